@@ -1,0 +1,39 @@
+# make demo    set up .venv and train a small ParaLSTM on the sunspots
+# make test    set up .venv and lint, type-check and test
+# make setup   set up .venv and no more
+
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: setup demo test test-all lint clean
+
+setup: .venv/.installed-demo
+
+demo: setup
+	$(BIN)/python examples/sunspots.py
+
+test: lint
+	$(BIN)/python -m pytest
+
+test-all: lint
+	$(BIN)/python -m pytest -m ""
+
+lint: .venv/.installed-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+# A stamp is written only after everything is installed, and is older than the files that say what to install once these
+# change. So a second run installs nothing, and a run that was cut off is made up for.
+.venv/.installed-demo: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(INSTALL) --editable '.[demo]'
+	touch $@
+
+.venv/.installed-test: .venv/.installed-demo
+	$(INSTALL) --editable '.[test]'
+	touch $@
+
+clean:
+	rm -rf .venv build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
