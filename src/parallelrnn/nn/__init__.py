@@ -1,0 +1,23 @@
+"""What a model is made of: recurrent layers and cells of blocks, and what fills, converts and reads them."""
+
+from parallelrnn.nn import initialize
+from parallelrnn.nn.aggregate import FeedForward, FullyConnected
+from parallelrnn.nn.blocks import RecurrentBlock, recurrent_blocks
+from parallelrnn.nn.cells import ParaGRUCell, ParaLSTMCell, ParaRNNCell
+from parallelrnn.nn.convert import from_torch
+from parallelrnn.nn.recurrent import ParaGRU, ParaLSTM, ParaRNN
+
+__all__ = [
+    "FeedForward",
+    "FullyConnected",
+    "ParaGRU",
+    "ParaGRUCell",
+    "ParaLSTM",
+    "ParaLSTMCell",
+    "ParaRNN",
+    "ParaRNNCell",
+    "RecurrentBlock",
+    "from_torch",
+    "initialize",
+    "recurrent_blocks",
+]

@@ -1,0 +1,54 @@
+"""The position-wise map over the concatenated blocks, once after the last layer (Algorithm 1, arXiv 2605.02692)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+AGGREGATES = ("linear", "fc", "ffn")
+
+
+class FullyConnected(nn.Linear):
+    """tanh(W_f h + b): the "FC" aggregation. For another activation pass your own module as `aggregate`."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Map (..., width) to (..., width)."""
+        return torch.tanh(super().forward(input))
+
+
+class FeedForward(nn.Module):
+    """W_2 relu(W_1 h + b_1) + b_2 with an inner width of four times the outer one: the feed-forward of Transformers."""
+
+    def __init__(self, width: int, bias: bool = True, device: Any = None, dtype: torch.dtype | None = None) -> None:
+        super().__init__()
+        self.expand = nn.Linear(width, 4 * width, bias=bias, device=device, dtype=dtype)
+        self.contract = nn.Linear(4 * width, width, bias=bias, device=device, dtype=dtype)
+
+    def reset_parameters(self) -> None:
+        """Draw both maps anew."""
+        self.expand.reset_parameters()
+        self.contract.reset_parameters()
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Map (..., width) to (..., width)."""
+        output: Tensor = self.contract(functional.relu(self.expand(input)))
+        return output
+
+
+def make_aggregate(
+    aggregate: str | nn.Module | None, width: int, bias: bool, device: Any, dtype: torch.dtype | None
+) -> nn.Module | None:
+    """Build what a layer's `aggregate` argument names; a module is taken as it is."""
+    if aggregate is None or isinstance(aggregate, nn.Module):
+        return aggregate
+    if aggregate == "linear":
+        return nn.Linear(width, width, bias=bias, device=device, dtype=dtype)
+    if aggregate == "fc":
+        return FullyConnected(width, width, bias=bias, device=device, dtype=dtype)
+    if aggregate == "ffn":
+        return FeedForward(width, bias=bias, device=device, dtype=dtype)
+    names = ", ".join(map(repr, AGGREGATES))
+    raise ValueError(f"aggregate should be one of {names}, None or an nn.Module, got {aggregate!r}")

@@ -1,0 +1,38 @@
+"""Errors that say what was expected, what came and what to do. Their types are those that `torch.nn` raises."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def check_bool(name: str, value: object) -> None:
+    """Refuse anything but True and False."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} should be of type bool, got: {type(value).__name__}")
+
+
+def check_size(name: str, value: object) -> None:
+    """Refuse anything but a positive int."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} should be of type int, got: {type(value).__name__}")
+    if value <= 0:
+        raise ValueError(f"{name} must be greater than zero, got {value}")
+
+
+def check_tensor(owner: str, name: str, value: object) -> None:
+    """Refuse arrays and lists, with the call that makes tensors of them."""
+    if not isinstance(value, Tensor):
+        raise TypeError(
+            f"{owner}: expected {name} to be a torch.Tensor, got {type(value).__name__}; "
+            "torch.as_tensor(...) makes one of arrays and lists"
+        )
+
+
+def check_dtype(owner: str, name: str, value: Tensor, weight: Tensor) -> None:
+    """Refuse a dtype other than the weights', except under autocast, which converts."""
+    if value.dtype != weight.dtype and not torch.is_autocast_enabled(value.device.type):
+        raise ValueError(
+            f"{owner}: RNN {name} dtype ({value.dtype}) does not match weight dtype ({weight.dtype}). "
+            f"Convert {name}: {name}.to({weight.dtype}), or convert model: model.to({value.dtype})"
+        )

@@ -1,0 +1,198 @@
+"""Initial recurrences: what a layer remembers before it has learned anything.
+
+Every function changes a layer or cell of ours, or of `torch.nn`, in place and returns it. All but `chrono_` and
+`waves_` set the recurrent matrices of every layer, direction, gate and block, and nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import cycle
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from parallelrnn.kernels import GATES
+from parallelrnn.nn.blocks import recurrent_blocks, torch_mode, weight_suffixes
+from parallelrnn.nn.parameters import BlockRecurrent
+from parallelrnn.nn.polar import modulus_to_log_rate, rotations
+
+ModuleT = TypeVar("ModuleT", bound=BlockRecurrent | nn.RNNBase | nn.RNNCellBase)
+
+
+@torch.no_grad()
+def uniform_(module: ModuleT) -> ModuleT:
+    """Entries uniform on (-1/sqrt(d), 1/sqrt(d)), d = hidden_size, as in `torch.nn`: R-1 and C-1 features only."""
+    bound = 1 / math.sqrt(module.hidden_size)
+    return _fill(module, lambda matrix: torch.empty_like(matrix).uniform_(-bound, bound))
+
+
+@torch.no_grad()
+def identity_(module: ModuleT) -> ModuleT:
+    """Identity matrices: R-1 features only, which keep the state as it is."""
+    return _fill(module, lambda matrix: torch.eye(len(matrix), dtype=matrix.dtype, device=matrix.device))
+
+
+@torch.no_grad()
+def orthogonal_(module: ModuleT) -> ModuleT:
+    """A random orthogonal matrix in each block: every eigenvalue has modulus 1."""
+    # The QR decomposition behind it has no half precision.
+    return _fill(
+        module,
+        lambda matrix: nn.init.orthogonal_(
+            torch.empty_like(matrix, dtype=torch.promote_types(matrix.dtype, torch.float32))
+        ),
+    )
+
+
+@torch.no_grad()
+def mixed_order_(module: ModuleT, modulus: tuple[float, float] = (0.2, 0.6)) -> ModuleT:
+    """R-4 and C-2 features in turn: Jordan blocks of order 4 and 2, the third initialisation of arXiv 2605.02692.
+
+    Each is 4 x 4, so blocks (of a dense layer, `hidden_size`) have to be multiples of 4. The paper gives no
+    eigenvalues. Ours have a modulus drawn from `modulus`, up to about the spectral radius 1/sqrt(3) that `uniform_`
+    gives a wide dense layer: powers of a Jordan block grow before they decay, those of order 4 at 0.9 to more than two
+    hundred. Angles are drawn from (0, pi).
+    """
+    features = 0
+
+    def draw(matrix: Tensor) -> Tensor:
+        nonlocal features
+        if len(matrix) % 4:
+            raise ValueError(
+                f"an R-4 or C-2 feature fills 4 x 4 entries, and a block of size {len(matrix)} is no multiple of 4; "
+                "use block_size=4 or 8"
+            )
+        jordan = []
+        for _ in range(len(matrix) // 4):
+            size = torch.empty((), dtype=matrix.dtype, device=matrix.device).uniform_(*modulus)
+            angle = torch.empty_like(size).uniform_(0, math.pi)
+            jordan.append(_c2(size, angle) if features % 2 else _r4(size))
+            features += 1
+        drawn: Tensor = torch.block_diag(*jordan)
+        return drawn
+
+    return _fill(module, draw)
+
+
+@torch.no_grad()
+def chrono_(module: ModuleT, longest: int) -> ModuleT:
+    """Gate biases for dependencies of up to `longest` steps (Tallec and Ollivier, arXiv 1804.11188).
+
+    LSTM: the forget gate's bias is log(u) with u uniform on (1, longest - 1), the input gate's its negative. GRU: the
+    update gate's, which keeps the state in `torch.nn`'s convention, is log(u). Nothing else is changed.
+    """
+    mode = _mode(module)
+    if mode not in ("LSTM", "GRU"):
+        raise ValueError(
+            f"chrono_ sets gate biases, and {type(module).__name__} has no gates; use a ParaLSTM or ParaGRU"
+        )
+    if not module.bias:
+        raise ValueError("chrono_ sets gate biases, and this module was made with bias=False")
+    if longest < 3:
+        raise ValueError(f"longest must be at least 3 steps, got {longest}")
+    signs = {"forget": 1, "input": -1} if mode == "LSTM" else {"update": 1}
+    for _, _, suffix in weight_suffixes(module):
+        bias_ih = getattr(module, f"bias_ih{suffix}").view(len(GATES[mode]), -1)  # (G, d)
+        bias_hh = getattr(module, f"bias_hh{suffix}").view(len(GATES[mode]), -1)
+        log_time = torch.empty_like(bias_ih[0]).uniform_(1, longest - 1).log()
+        for gate, sign in signs.items():
+            bias_ih[GATES[mode].index(gate)] = sign * log_time
+            bias_hh[GATES[mode].index(gate)] = 0
+    return module
+
+
+@torch.no_grad()
+def waves_(
+    module: ModuleT,
+    periods: Sequence[float] | None = None,
+    half_lives: Sequence[float] | None = None,
+    *,
+    longest: float = 512,
+) -> ModuleT:
+    """Blocks of size 2 as damped rotations, one for each period and half-life in time steps.
+
+    What lets a linear or tanh RNN find long cycles: `uniform_` forgets within a few steps whatever the width. Without
+    `periods` they are log-spaced from 4 steps to `longest`; without `half_lives` each is its block's period. Input
+    weights are drawn from a normal distribution scaled by sqrt(1 - modulus^2), so that white input of variance one
+    drives every block, fast or slow, to states of variance one; biases become zero.
+    """
+    if not _mode(module).startswith("RNN"):
+        raise ValueError(f"waves_ is for ParaRNN and nn.RNN; the gates of {type(module).__name__} are no waves")
+    if any(len(block.matrix) % 2 for block in recurrent_blocks(module)):
+        size = getattr(module, "block_size", module.hidden_size)
+        raise ValueError(f"a wave takes two units, and a block of odd size has one to spare (block_size={size})")
+    count = module.hidden_size // 2
+    if periods is None:
+        periods = torch.logspace(math.log10(4), math.log10(longest), count, dtype=torch.float64).tolist()
+    if half_lives is None:
+        half_lives = periods
+    _check_steps("periods", periods, count, above=2)
+    _check_steps("half_lives", half_lives, count, above=0)
+    angle = 2 * math.pi / torch.tensor(periods, dtype=torch.float64)
+    modulus = torch.exp2(-1 / torch.tensor(half_lives, dtype=torch.float64))
+    gain = torch.sqrt(1 - modulus**2).repeat_interleave(2).unsqueeze(1)  # (d, 1)
+    waves = rotations(modulus, angle)  # (d / 2, 2, 2)
+
+    for _, _, suffix in weight_suffixes(module):
+        weight_ih = getattr(module, f"weight_ih{suffix}")
+        weight_ih.normal_(0, 1 / math.sqrt(weight_ih.shape[1])).mul_(gain.to(weight_ih))
+        if module.bias:
+            getattr(module, f"bias_ih{suffix}").zero_()
+            getattr(module, f"bias_hh{suffix}").zero_()
+        if _is_polar(module):
+            getattr(module, f"log_rate_hh{suffix}").copy_(modulus_to_log_rate(modulus))
+            getattr(module, f"angle_hh{suffix}").copy_(angle)
+    if _is_polar(module):
+        return module
+    in_turn = cycle(waves)  # one round for each layer and direction
+    return _fill(module, lambda matrix: torch.block_diag(*(next(in_turn) for _ in range(len(matrix) // 2))))
+
+
+def _fill(module: ModuleT, draw: Callable[[Tensor], Tensor]) -> ModuleT:
+    """Replace every recurrent matrix by what `draw` makes for it."""
+    _mode(module)
+    if _is_polar(module):
+        raise ValueError("this layer holds its blocks as modulus and angle; use waves_, or make it with form='free'")
+    if getattr(module, "proj_size", 0):
+        raise ValueError(
+            "with proj_size a recurrent matrix is a product of two weights; initialise weight_hh and weight_hr"
+        )
+    for block in recurrent_blocks(module):
+        block.matrix.copy_(draw(block.matrix))
+    return module
+
+
+def _mode(module: nn.Module) -> str:
+    if isinstance(module, BlockRecurrent):
+        return module.mode
+    if isinstance(module, nn.RNNBase | nn.RNNCellBase):
+        return torch_mode(module)
+    raise TypeError(f"expected a recurrent layer or cell of parallelrnn or torch.nn, got {type(module).__name__}")
+
+
+def _is_polar(module: nn.Module) -> bool:
+    return getattr(module, "form", "free") == "polar"
+
+
+def _check_steps(name: str, values: Sequence[float], count: int, above: float) -> None:
+    if len(values) != count:
+        raise ValueError(f"{name}: expected one value for each of {count} waves (hidden_size / 2), got {len(values)}")
+    if not all(math.isfinite(value) and value > above for value in values):
+        raise ValueError(f"{name}: expected finite values of more than {above} time steps, got {list(values)}")
+
+
+def _r4(eigenvalue: Tensor) -> Tensor:
+    """J_4: the eigenvalue on the diagonal, ones above it."""
+    above = torch.ones(3, dtype=eigenvalue.dtype, device=eigenvalue.device)
+    return torch.diag(eigenvalue.expand(4)) + torch.diag(above, 1)
+
+
+def _c2(modulus: Tensor, angle: Tensor) -> Tensor:
+    """C_2: the rotation twice on the diagonal, the identity above it."""
+    rotation = rotations(modulus, angle)
+    jordan: Tensor = torch.block_diag(rotation, rotation)
+    jordan[:2, 2:] = torch.eye(2, dtype=modulus.dtype, device=modulus.device)
+    return jordan

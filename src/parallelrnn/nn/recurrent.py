@@ -1,0 +1,418 @@
+"""ParaRNN, ParaLSTM and ParaGRU: K small recurrent networks side by side, called like their twins in `torch.nn`."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, overload
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+
+from parallelrnn.nn.aggregate import make_aggregate
+from parallelrnn.nn.blocks import BlockSize, weight_suffixes
+from parallelrnn.nn.checks import check_bool, check_dtype, check_size, check_tensor
+from parallelrnn.nn.parameters import BlockRecurrent, State, rnn_mode
+
+Aggregate = str | nn.Module | None
+
+
+class _Layer(BlockRecurrent):
+    """Stacking, directions, packing and state; a subclass adds its signature."""
+
+    weight_ih_l0: Tensor
+
+    def __init__(
+        self,
+        mode: str,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int,
+        bias: bool,
+        batch_first: bool,
+        dropout: float,
+        bidirectional: bool,
+        proj_size: int = 0,
+        device: Any = None,
+        dtype: torch.dtype | None = None,
+        *,
+        block_size: BlockSize,
+        aggregate: Aggregate,
+        form: str,
+        backend: str,
+    ) -> None:
+        super().__init__(
+            mode, input_size, hidden_size, bias, proj_size, block_size=block_size, form=form, backend=backend
+        )
+        check_bool("batch_first", batch_first)
+        check_bool("bidirectional", bidirectional)
+        check_size("num_layers", num_layers)
+        if isinstance(dropout, bool) or not isinstance(dropout, int | float) or not 0 <= dropout <= 1:
+            raise ValueError(
+                "dropout should be a number in range [0, 1] representing the probability of an element being zeroed, "
+                f"got {dropout!r}"
+            )
+        if dropout > 0 and num_layers == 1:
+            warnings.warn(
+                "dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects "
+                f"num_layers greater than 1, but got dropout={dropout} and num_layers={num_layers}",
+                stacklevel=3,
+            )
+        self.num_layers = num_layers
+        self.batch_first = batch_first
+        self.dropout = float(dropout)
+        self.bidirectional = bidirectional
+        for layer, _, suffix in weight_suffixes(self):
+            self._create_weights(suffix, input_size if layer == 0 else self._width, device, dtype)
+        self.reset_parameters()
+        self.aggregate = make_aggregate(aggregate, self._width, bias, device, dtype)
+
+    @property
+    def num_directions(self) -> int:
+        """Two if bidirectional, else one."""
+        return 1 + self.bidirectional
+
+    @property
+    def _width(self) -> int:
+        """Features of the concatenated states of one layer, over both directions."""
+        return self.num_directions * self.output_size
+
+    def reset_parameters(self) -> None:
+        """Draw every weight anew; an aggregate that knows how is asked to do the same."""
+        super().reset_parameters()
+        reset = getattr(getattr(self, "aggregate", None), "reset_parameters", None)
+        if reset is not None:
+            reset()
+
+    def _call(self, input: Tensor | PackedSequence, hx: object) -> tuple[Tensor | PackedSequence, State]:
+        state = self._as_state(hx)
+        if isinstance(input, PackedSequence):
+            return self._call_packed(input, state)
+        self._check_input(input, ranks=(2, 3))
+        batched = input.dim() == 3
+        x = input.transpose(0, 1) if batched and self.batch_first else input  # (T, B, input_size)
+        if state is not None:
+            self._check_state_ranks(state, 3 if batched else 2)
+        if not batched:
+            x = x.unsqueeze(1)
+            state = None if state is None else tuple(s.unsqueeze(1) for s in state)
+        output, final = self._stack(x, self._initial_state(x, state))
+        if not batched:
+            output, final = output.squeeze(1), tuple(s.squeeze(1) for s in final)
+        elif self.batch_first:
+            output = output.transpose(0, 1)
+        return self._aggregate(output), final
+
+    def _call_packed(self, input: PackedSequence, state: State | None) -> tuple[PackedSequence, State]:
+        data, batch_sizes, sorted_indices, unsorted_indices = input
+        self._check_input(data, ranks=(2,))
+        if state is not None:
+            self._check_state_ranks(state, 3)
+        # Between here and the end, sequences are in the order of decreasing length.
+        x, lengths = pad_packed_sequence(PackedSequence(data, batch_sizes))  # (T, B, input_size), (B,)
+        state = self._initial_state(x, state)
+        if sorted_indices is not None:
+            state = tuple(s.index_select(1, sorted_indices) for s in state)
+        output, state = self._stack(x, state, lengths)
+        if unsorted_indices is not None:
+            state = tuple(s.index_select(1, unsorted_indices) for s in state)
+        packed = pack_padded_sequence(output, lengths)
+        output = self._aggregate(packed.data)
+        return PackedSequence(output, batch_sizes, sorted_indices, unsorted_indices), state
+
+    def _stack(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, State]:
+        """All layers and directions: x (T, B, input_size), each state (num_layers * num_directions, B, d)."""
+        finals: list[State] = []
+        directions: list[Tensor] = []
+        for index, (layer, direction, suffix) in enumerate(weight_suffixes(self)):
+            initial = tuple(s[index] for s in state)
+            output, final = self._run(suffix, x, initial, lengths, reverse=direction == "reverse")
+            finals.append(final)
+            directions.append(output)
+            if len(directions) == self.num_directions:
+                x = torch.cat(directions, -1) if self.bidirectional else output
+                directions.clear()
+                if self.dropout and layer < self.num_layers - 1:
+                    x = functional.dropout(x, self.dropout, self.training)
+        return x, tuple(torch.stack(parts) for parts in zip(*finals, strict=True))
+
+    def _aggregate(self, output: Tensor) -> Tensor:
+        if self.aggregate is None:
+            return output
+        aggregated: Tensor = self.aggregate(output)
+        return aggregated
+
+    def _initial_state(self, x: Tensor, state: State | None) -> State:
+        shapes = [
+            (self.num_layers * self.num_directions, x.shape[1], size)
+            for size in (self.output_size, self.hidden_size)[: self.num_states]
+        ]
+        if state is None:
+            dtype = self.weight_ih_l0.dtype
+            return tuple(torch.zeros(shape, dtype=dtype, device=x.device) for shape in shapes)
+        for name, s, shape in zip(("h_0", "c_0"), state, shapes, strict=False):
+            if s.shape != shape:
+                raise RuntimeError(
+                    f"{type(self).__name__}: expected {name} of shape {shape} "
+                    f"(num_layers * num_directions, batch, units), got {tuple(s.shape)}"
+                )
+        return state
+
+    def _check_input(self, input: Tensor, ranks: tuple[int, ...]) -> None:
+        name = type(self).__name__
+        check_tensor(name, "input", input)
+        if input.dim() not in ranks:
+            layout = "(batch, time, features)" if self.batch_first else "(time, batch, features)"
+            raise ValueError(
+                f"{name}: Expected input to be 2D (time, features) or 3D {layout}, got {input.dim()}D tensor "
+                f"of shape {tuple(input.shape)} instead"
+            )
+        check_dtype(name, "input", input, self.weight_ih_l0)
+        if input.shape[-1] != self.input_size:
+            raise RuntimeError(
+                f"{name}: input.size(-1) must be equal to input_size. Expected {self.input_size}, "
+                f"got {input.shape[-1]} in an input of shape {tuple(input.shape)}"
+            )
+        time = 1 if input.dim() == 3 and self.batch_first else 0
+        if input.shape[time] == 0:
+            raise RuntimeError(
+                f"{name}: expected at least one time step, got none along dimension {time} of an input of shape "
+                f"{tuple(input.shape)}; is batch_first={self.batch_first} what you mean?"
+            )
+
+    def _check_state_ranks(self, state: State, rank: int) -> None:
+        for name, s in zip(("h_0", "c_0"), state, strict=False):
+            if s.dim() != rank:
+                raise RuntimeError(
+                    f"{type(self).__name__}: for {'batched' if rank == 3 else 'unbatched'} input, {name} should be "
+                    f"{rank}-D, got a {s.dim()}-D tensor of shape {tuple(s.shape)}"
+                )
+            check_dtype(type(self).__name__, name, s, self.weight_ih_l0)
+
+
+class ParaRNN(_Layer):
+    """K small RNNs side by side, h_k' = act(W_k h_k + U_k x + b_k), and one map that aggregates them.
+
+    Stands where `torch.nn.RNN` stands: the same arguments in the same order, inputs and outputs of the same shapes,
+    parameters of the same names. With `block_size=hidden_size` and `aggregate=None` it computes the same numbers.
+
+    Parameters
+    ----------
+    input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, device, dtype
+        As in `torch.nn.RNN`. `hidden_size` counts the units of all blocks together.
+    nonlinearity
+        "tanh", "relu", "sigmoid" or "linear".
+    block_size
+        Units in each block; or a list of sizes, which add up to `hidden_size`. Size 1 cannot oscillate: a real number
+        as a recurrent matrix decays or alternates, and only a pair of complex eigenvalues makes a wave.
+    aggregate
+        The position-wise map over the concatenated blocks, applied once, after the last layer: "linear" (W_f of the
+        paper, with a bias if `bias`), "fc" (linear, then tanh), "ffn" (the feed-forward of Transformers), None, or a
+        module.
+    form
+        "free", every entry of a block a parameter; or "polar", blocks of size 2 held as modulus (below one) and angle.
+        A tanh, relu, sigmoid or linear layer in polar form forgets its initial state whatever it is trained on.
+    backend
+        What computes the recurrence: "auto" or "reference".
+
+    Returns (from a call)
+    ---------------------
+    output
+        The aggregated states of the last layer at each step.
+    h_n
+        The last raw block states, (num_layers * num_directions, batch, hidden_size). Passed back in, they continue the
+        sequence exactly. Not to be confused with the last step of `output`, which is aggregated.
+
+    Examples
+    --------
+    >>> layer = ParaRNN(input_size=3, hidden_size=8)       # 4 blocks of 2 units
+    >>> output, h_n = layer(torch.zeros(10, 5, 3))         # 10 steps of 5 sequences
+    >>> output.shape, h_n.shape
+    (torch.Size([10, 5, 8]), torch.Size([1, 5, 8]))
+
+    References
+    ----------
+    Section 3 and Algorithm 1 of arXiv 2605.02692.
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        nonlinearity: str = "tanh",
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: Any = None,
+        dtype: torch.dtype | None = None,
+        *,
+        block_size: BlockSize = 2,
+        aggregate: Aggregate = "linear",
+        form: str = "free",
+        backend: str = "auto",
+    ) -> None:
+        super().__init__(
+            rnn_mode(nonlinearity),
+            input_size,
+            hidden_size,
+            num_layers,
+            bias,
+            batch_first,
+            dropout,
+            bidirectional,
+            device=device,
+            dtype=dtype,
+            block_size=block_size,
+            aggregate=aggregate,
+            form=form,
+            backend=backend,
+        )
+        self.nonlinearity = nonlinearity
+
+    @overload
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]: ...
+
+    @overload
+    def forward(self, input: PackedSequence, hx: Tensor | None = None) -> tuple[PackedSequence, Tensor]: ...
+
+    def forward(
+        self, input: Tensor | PackedSequence, hx: Tensor | None = None
+    ) -> tuple[Tensor | PackedSequence, Tensor]:
+        """Run the layer over a sequence, from the state `hx` or from zeros."""
+        output, (h_n,) = self._call(input, hx)
+        return output, h_n
+
+
+class ParaLSTM(_Layer):
+    """K small LSTMs side by side and one map that aggregates them: stands where `torch.nn.LSTM` stands.
+
+    Arguments as in `torch.nn.LSTM`, then those of `ParaRNN`. With `proj_size` each block's h is projected by itself, to
+    proj_size / num_blocks units. In polar form every gate's matrices are held as modulus and angle; what guarantees
+    that the state stays bounded is the gates, not the form.
+
+    Examples
+    --------
+    >>> layer = ParaLSTM(3, 8, num_layers=2, batch_first=True)
+    >>> output, (h_n, c_n) = layer(torch.zeros(5, 10, 3))
+    >>> output.shape, h_n.shape, c_n.shape
+    (torch.Size([5, 10, 8]), torch.Size([2, 5, 8]), torch.Size([2, 5, 8]))
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        device: Any = None,
+        dtype: torch.dtype | None = None,
+        *,
+        block_size: BlockSize = 2,
+        aggregate: Aggregate = "linear",
+        form: str = "free",
+        backend: str = "auto",
+    ) -> None:
+        super().__init__(
+            "LSTM",
+            input_size,
+            hidden_size,
+            num_layers,
+            bias,
+            batch_first,
+            dropout,
+            bidirectional,
+            proj_size,
+            device=device,
+            dtype=dtype,
+            block_size=block_size,
+            aggregate=aggregate,
+            form=form,
+            backend=backend,
+        )
+
+    @overload
+    def forward(
+        self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]: ...
+
+    @overload
+    def forward(
+        self, input: PackedSequence, hx: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[PackedSequence, tuple[Tensor, Tensor]]: ...
+
+    def forward(
+        self, input: Tensor | PackedSequence, hx: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[Tensor | PackedSequence, tuple[Tensor, Tensor]]:
+        """Run the layer over a sequence, from the state `hx` = (h_0, c_0) or from zeros."""
+        output, (h_n, c_n) = self._call(input, hx)
+        return output, (h_n, c_n)
+
+
+class ParaGRU(_Layer):
+    """K small GRUs side by side and one map that aggregates them: stands where `torch.nn.GRU` stands.
+
+    Arguments as in `torch.nn.GRU`, then those of `ParaRNN`. The reset gate multiplies W_n h + b_n, as in `torch.nn`. In
+    polar form every gate's matrices are held as modulus and angle; what guarantees that the state stays bounded is the
+    gates, not the form.
+
+    Examples
+    --------
+    >>> layer = ParaGRU(3, 8, bidirectional=True)
+    >>> output, h_n = layer(torch.zeros(10, 5, 3))
+    >>> output.shape, h_n.shape
+    (torch.Size([10, 5, 16]), torch.Size([2, 5, 8]))
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: Any = None,
+        dtype: torch.dtype | None = None,
+        *,
+        block_size: BlockSize = 2,
+        aggregate: Aggregate = "linear",
+        form: str = "free",
+        backend: str = "auto",
+    ) -> None:
+        super().__init__(
+            "GRU",
+            input_size,
+            hidden_size,
+            num_layers,
+            bias,
+            batch_first,
+            dropout,
+            bidirectional,
+            device=device,
+            dtype=dtype,
+            block_size=block_size,
+            aggregate=aggregate,
+            form=form,
+            backend=backend,
+        )
+
+    @overload
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]: ...
+
+    @overload
+    def forward(self, input: PackedSequence, hx: Tensor | None = None) -> tuple[PackedSequence, Tensor]: ...
+
+    def forward(
+        self, input: Tensor | PackedSequence, hx: Tensor | None = None
+    ) -> tuple[Tensor | PackedSequence, Tensor]:
+        """Run the layer over a sequence, from the state `hx` or from zeros."""
+        output, (h_n,) = self._call(input, hx)
+        return output, h_n

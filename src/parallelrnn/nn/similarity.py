@@ -1,0 +1,112 @@
+"""A real matrix made block-diagonal by a real similarity transform (the B of Eq. 5, arXiv 2605.02692)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class BlockDiagonalForm:
+    """matrix = transform @ block_diag(*blocks) @ inv(transform)."""
+
+    transform: Array  # B, (d, d): the columns of each block are orthonormal
+    blocks: tuple[Array, ...]
+    condition: float  # of the transform, in the 2-norm
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """A real eigenvalue or a conjugate pair: what no real block can split."""
+
+    value: complex  # of a pair, the one in the upper half plane
+    positions: tuple[int, ...]  # on the diagonal of the Schur form
+
+
+def block_diagonalize(matrix: Array, sizes: tuple[int, ...]) -> BlockDiagonalForm:
+    """Blocks of these sizes, in this order, that are similar to `matrix`.
+
+    Each block acts on the invariant subspace of the eigenvalues that it holds, in an orthonormal basis of that
+    subspace; so the condition of the transform is within a factor sqrt(K) of the best that any transform to the same
+    blocks can have (Demmel, 1983). Eigenvalues that lie close to each other share a block where they can: a nearly
+    defective pair is harmless inside a block, and ruins the condition across two.
+    """
+    # Here and not above, since importing scipy.linalg would make every `import parallelrnn` slower.
+    from scipy.linalg import schur
+    from scipy.linalg.lapack import dtrsen
+
+    schur_form, basis = schur(np.asarray(matrix, dtype=np.float64), output="real")
+    columns, blocks = [], []
+    for pieces in _assign(_pieces(schur_form), sizes):
+        selected = np.zeros(len(matrix), dtype=np.int32)
+        selected[[position for piece in pieces for position in piece.positions]] = 1
+        reordered, vectors, *_, info = dtrsen(selected, schur_form, basis, job="N")
+        size = int(selected.sum())
+        if info != 0:
+            raise ValueError(_inseparable(sizes))
+        columns.append(vectors[:, :size])
+        blocks.append(reordered[:size, :size])
+    transform = np.concatenate(columns, axis=1)
+    condition = float(np.linalg.cond(transform))
+    if not condition < 1 / np.finfo(np.float64).eps:
+        raise ValueError(_inseparable(sizes))
+    return BlockDiagonalForm(transform, tuple(blocks), condition)
+
+
+def _inseparable(sizes: tuple[int, ...]) -> str:
+    return (
+        f"the recurrent matrix has no block-diagonal form with blocks of sizes {sorted(set(sizes))}: eigenvalues that "
+        "repeat without eigenvectors of their own (features of a higher order) fall into different blocks; "
+        "use larger blocks"
+    )
+
+
+def _pieces(schur_form: Array) -> list[_Piece]:
+    pieces = []
+    position = 0
+    while position < len(schur_form):
+        below = schur_form[position + 1, position] if position + 1 < len(schur_form) else 0.0
+        if below == 0:
+            pieces.append(_Piece(complex(schur_form[position, position]), (position,)))
+            position += 1
+        else:  # LAPACK standardises such a block to equal diagonal entries and off-diagonal ones of opposite sign
+            imaginary = np.sqrt(-below * schur_form[position, position + 1])
+            pieces.append(_Piece(complex(schur_form[position, position], imaginary), (position, position + 1)))
+            position += 2
+    return pieces
+
+
+def _assign(pieces: list[_Piece], sizes: tuple[int, ...]) -> list[list[_Piece]]:
+    """Fill every block with pieces, close ones together: each block starts from the piece nearest to another one."""
+    widths = [len(piece.positions) for piece in pieces]
+    pairs = widths.count(2)
+    if pairs > sum(size // 2 for size in sizes):
+        raise ValueError(
+            f"the recurrent matrix has {pairs} pairs of complex eigenvalues, and blocks of sizes {list(sizes)} hold "
+            f"only {sum(size // 2 for size in sizes)}: a block of odd size has one unit that cannot oscillate; "
+            "use even sizes"
+        )
+    values = np.array([piece.value for piece in pieces])
+    distance = abs(values[:, None] - values[None, :])
+    np.fill_diagonal(distance, np.inf)
+    left = list(range(len(pieces)))
+    filled = []
+    for index, size in enumerate(sizes):
+        later = sum(other // 2 for other in sizes[index + 1 :])  # pairs that the blocks after this one can hold
+        block: list[int] = []
+        room = size
+        while room:
+            fitting = [
+                p for p in left if widths[p] <= room and pairs - (widths[p] == 2) <= (room - widths[p]) // 2 + later
+            ]
+            chosen = fitting[int(distance[np.ix_(fitting, block or left)].min(axis=1).argmin())]
+            left.remove(chosen)
+            block.append(chosen)
+            room -= widths[chosen]
+            pairs -= widths[chosen] == 2
+        filled.append([pieces[p] for p in block])
+    return filled
