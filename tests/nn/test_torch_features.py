@@ -238,7 +238,7 @@ def test_stands_where_its_twin_stood(cls: Any) -> None:
 
 
 def test_a_description_names_what_is_not_default() -> None:
-    assert repr(ParaRNN(3, 8, aggregate=None)) == "ParaRNN(3, 8, block_size=2)"
+    assert repr(ParaRNN(3, 8, aggregate=None)) == "ParaRNN(\n  3, 8, block_size=2\n  (aggregate): None\n)"
     text = repr(ParaGRU(3, 8, 2, bias=False, bidirectional=True, block_size=[2, 6]))
     assert "3, 8, block_size=[2, 6], num_layers=2, bias=False, bidirectional=True" in text
     assert "(aggregate): Linear(in_features=16, out_features=16, bias=False)" in text

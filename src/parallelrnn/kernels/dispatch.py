@@ -28,11 +28,6 @@ def recurrence(
     backend: str = "auto",
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     """Project the inputs of all steps and run K equal blocks over them; `reference.recurrence` says what that means."""
-    if _emits_onnx() and onnx.supports(weights, lengths):
+    if torch.onnx.is_in_onnx_export() and onnx.supports(weights, lengths):
         return onnx.recurrence(mode, x, weights, state, lengths, reverse)
     return reference.recurrence(mode, x, weights, state, lengths, reverse)
-
-
-def _emits_onnx() -> bool:
-    # Only the exporter built on torch.export knows symbolic operators; the older, tracing one unrolls the reference.
-    return torch.onnx.is_in_onnx_export() and torch.compiler.is_exporting()

@@ -66,5 +66,9 @@ def recurrence(
 
 
 def supports(weights: Weights, lengths: Tensor | None) -> bool:
-    """Whether a recurrence can be said in ONNX's operators, and this torch can emit them (2.8 and later)."""
-    return hasattr(torch.onnx, "ops") and lengths is None and weights.projection is None
+    """Whether a recurrence can be said in ONNX's operators, and the exporter at work can emit them.
+
+    That is the one built on torch.export, from torch 2.8 on. Any other unrolls the reference.
+    """
+    emits = hasattr(torch.onnx, "ops") and torch.compiler.is_exporting()
+    return emits and lengths is None and weights.projection is None

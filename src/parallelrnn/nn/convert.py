@@ -74,7 +74,7 @@ def _copy_whole(module: nn.RNNBase | nn.RNNCellBase, twin: type[Converted]) -> C
 @torch.no_grad()
 def _cut(module: nn.RNN | ParaRNN, block_size: BlockSize) -> ParaRNN:
     """Change the coordinates of each layer's state from h to B^-1 h, in double precision."""
-    ours = ParaRNN(**_arguments(module, ParaRNN, block_size=block_size))
+    ours = ParaRNN(**_arguments(module, ParaRNN, block_size=block_size, aggregate="linear"))
     matrices: dict[tuple[int, str], list[Tensor]] = {}
     for block in recurrent_blocks(module):
         matrices.setdefault((block.layer, block.direction), []).append(_double(block.matrix))

@@ -64,10 +64,10 @@ class BlockRecurrent(nn.Module):
         self.hidden_size = hidden_size
         self.bias = bias
         self.proj_size = proj_size
+        self.blocks = parse_block_size(hidden_size, block_size)
         self.block_size = block_size if isinstance(block_size, int) else list(block_size)
         self.form = form
         self.backend = check_backend(backend)
-        self.blocks = parse_block_size(hidden_size, block_size)
         self._check_form()
         self._check_projection()
 

@@ -22,6 +22,7 @@ class _Layer(BlockRecurrent):
     """Stacking, directions, packing and state; a subclass adds its signature."""
 
     weight_ih_l0: Tensor
+    aggregate: nn.Module | None
 
     def __init__(
         self,
@@ -66,7 +67,7 @@ class _Layer(BlockRecurrent):
         for layer, _, suffix in weight_suffixes(self):
             self._create_weights(suffix, input_size if layer == 0 else self._width, device, dtype)
         self.reset_parameters()
-        self.aggregate = make_aggregate(aggregate, self._width, bias, device, dtype)
+        self.register_module("aggregate", make_aggregate(aggregate, self._width, bias, device, dtype))
 
     @property
     def num_directions(self) -> int:

@@ -1,0 +1,209 @@
+"""What each initialisation leaves behind, seen through eigenvalues and ranks."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from parallelrnn import ParaGRU, ParaLSTM, ParaRNN, ParaRNNCell
+from parallelrnn.nn import initialize, recurrent_blocks
+
+MODULES = [
+    ParaRNN(3, 16, 2, bidirectional=True),
+    ParaLSTM(3, 16, block_size=[4, 4, 8]),
+    ParaGRU(3, 16, block_size=4),
+    ParaRNNCell(3, 16),
+    nn.RNN(3, 16, 2),
+    nn.LSTM(3, 16, bidirectional=True),
+    nn.GRUCell(3, 16),
+]
+every_module = pytest.mark.parametrize("module", MODULES, ids=lambda module: type(module).__name__)
+
+
+def matrices(module: nn.Module) -> list[torch.Tensor]:
+    return [block.matrix.detach() for block in recurrent_blocks(module)]
+
+
+def others(module: nn.Module) -> list[torch.Tensor]:
+    return [p.detach().clone() for name, p in module.named_parameters() if "weight_hh" not in name]
+
+
+@every_module
+@pytest.mark.parametrize("name", ["uniform_", "identity_", "orthogonal_"])
+def test_only_recurrent_matrices_change(module: nn.Module, name: str) -> None:
+    before, rest = [m.clone() for m in matrices(module)], others(module)
+    assert getattr(initialize, name)(module) is module
+    assert all(not torch.equal(a, b) for a, b in zip(before, matrices(module), strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(rest, others(module), strict=True))
+
+
+@every_module
+def test_uniform(module: nn.Module) -> None:
+    initialize.uniform_(module)
+    entries = torch.cat([m.flatten() for m in matrices(module)]) * math.sqrt(16)
+    assert entries.abs().max() <= 1
+    assert entries.abs().max() > 0.85
+    assert abs(entries.mean()) < 5 / math.sqrt(3 * len(entries))  # five standard errors of a uniform mean
+
+
+@every_module
+def test_identity_and_orthogonal(module: nn.Module) -> None:
+    initialize.identity_(module)
+    assert all(torch.equal(m, torch.eye(len(m))) for m in matrices(module))
+    initialize.orthogonal_(module)
+    for m in matrices(module):
+        torch.testing.assert_close(m @ m.T, torch.eye(len(m)))
+
+
+@pytest.mark.parametrize(
+    "module",
+    [ParaRNN(3, 16, block_size=8), ParaLSTM(3, 16, block_size=4), nn.GRU(3, 16), nn.RNN(3, 16)],
+    ids=lambda module: type(module).__name__,
+)
+def test_mixed_order_has_only_jordan_blocks_of_order_4_and_2(module: nn.Module) -> None:
+    initialize.mixed_order_(module.double())
+    kinds = []
+    for matrix in matrices(module):
+        for start in range(0, len(matrix), 4):
+            part = matrix.numpy()[start : start + 4, start : start + 4]
+            assert np.count_nonzero(matrix[start : start + 4]) == np.count_nonzero(part)  # block-diagonal
+            kinds.append(_kind(part))
+    assert kinds == ["R-4", "C-2"] * (len(kinds) // 2)
+    module.float()
+
+
+def _kind(part: np.ndarray) -> str:
+    """By ranks: J_4 - lambda has ranks 3, 2, 1, 0 in its powers; C_2's real quadratic factor has ranks 2 and 0."""
+    eigenvalue = np.trace(part) / 4
+    ranks = [np.linalg.matrix_rank(np.linalg.matrix_power(part - eigenvalue * np.eye(4), n)) for n in (1, 2, 3, 4)]
+    if ranks == [3, 2, 1, 0]:
+        assert 0.2 <= eigenvalue <= 0.6
+        return "R-4"
+    square = np.linalg.det(part) ** 0.5  # modulus squared
+    assert 0.2 <= square**0.5 <= 0.6
+    factor = part @ part - 2 * eigenvalue * part + square * np.eye(4)
+    assert eigenvalue**2 < square
+    assert [np.linalg.matrix_rank(factor, tol=1e-10), np.linalg.matrix_rank(factor @ factor, tol=1e-10)] == [2, 0]
+    return "C-2"
+
+
+def test_mixed_order_needs_room() -> None:
+    with pytest.raises(ValueError, match="a block of size 2 is no multiple of 4; use block_size=4 or 8"):
+        initialize.mixed_order_(ParaRNN(3, 16))
+
+
+@pytest.mark.parametrize("module", [ParaLSTM(3, 500, 2), nn.LSTM(3, 500), ParaGRU(3, 500), nn.GRUCell(3, 500)])
+def test_chrono(module: Any) -> None:
+    rest = [p.detach().clone() for name, p in module.named_parameters() if "bias" not in name]
+    initialize.chrono_(module, longest=100)
+    for name, bias in module.named_parameters():
+        if not name.startswith("bias_ih"):
+            continue
+        total = (bias + getattr(module, name.replace("ih", "hh"))).detach()
+        gates = total.view(-1, 500)
+        if len(gates) == 4:
+            torch.testing.assert_close(gates[0], -gates[1], rtol=0, atol=0)
+        times = gates[1].exp()  # the forget gate, or the update gate
+        assert 1 <= times.min() < 10
+        assert 90 < times.max() <= 99 * 1.0001
+        # A gate at sigmoid(log u) = u / (1 + u) forgets at a rate 1 / (1 + u): memories of up to 100 steps.
+        assert (1 / (1 - torch.sigmoid(gates[1])) <= 100.01).all()
+    after = [p.detach() for name, p in module.named_parameters() if "bias" not in name]
+    assert all(torch.equal(a, b) for a, b in zip(rest, after, strict=True))
+
+
+def test_chrono_says_what_it_needs() -> None:
+    with pytest.raises(ValueError, match="ParaRNN has no gates; use a ParaLSTM or ParaGRU"):
+        initialize.chrono_(ParaRNN(3, 8), 100)
+    with pytest.raises(ValueError, match="bias=False"):
+        initialize.chrono_(ParaLSTM(3, 8, bias=False), 100)
+    with pytest.raises(ValueError, match="at least 3 steps, got 2"):
+        initialize.chrono_(ParaLSTM(3, 8), 2)
+
+
+WAVERS = [
+    lambda: ParaRNN(1, 6, 2, bidirectional=True, dtype=torch.float64),
+    lambda: ParaRNN(1, 6, 2, form="polar", dtype=torch.float64),
+    lambda: ParaRNN(1, 6, block_size=[4, 2], dtype=torch.float64),
+    lambda: ParaRNNCell(1, 6, dtype=torch.float64),
+    lambda: nn.RNN(1, 6, 2, dtype=torch.float64),
+]
+
+
+@pytest.mark.parametrize("make", WAVERS, ids=["free", "polar", "unequal", "cell", "torch"])
+def test_waves_have_the_given_periods_and_half_lives(make: Any) -> None:
+    module = initialize.waves_(make(), periods=[5.0, 24.0, 168.0], half_lives=[3.0, 48.0, 1000.0])
+    by_layer: dict[Any, list[complex]] = {}
+    for block in recurrent_blocks(module):
+        eigenvalues = np.linalg.eigvals(block.matrix.detach().numpy())
+        by_layer.setdefault((block.layer, block.direction), []).extend(eigenvalues)
+    for eigenvalues in by_layer.values():
+        upper = sorted((value for value in eigenvalues if value.imag > 0), key=abs)
+        np.testing.assert_allclose([2 * math.pi / np.angle(v) for v in upper], [5, 24, 168], rtol=1e-9)
+        np.testing.assert_allclose([math.log(0.5) / math.log(abs(v)) for v in upper], [3, 48, 1000], rtol=1e-9)
+    assert all((p == 0).all() for name, p in module.named_parameters() if name.startswith("bias"))
+
+
+def test_waves_are_log_spaced_by_default() -> None:
+    layer = initialize.waves_(ParaRNN(1, 8, dtype=torch.float64), longest=500)
+    eigenvalues = [np.linalg.eigvals(m.numpy())[0] for m in matrices(layer)]
+    periods = np.array([2 * math.pi / abs(np.angle(v)) for v in eigenvalues])
+    np.testing.assert_allclose(periods, 4 * (500 / 4) ** (np.arange(4) / 3), rtol=1e-9)
+    np.testing.assert_allclose([math.log(0.5) / math.log(abs(v)) for v in eigenvalues], periods, rtol=1e-9)
+
+
+def test_white_noise_drives_fast_and_slow_waves_to_the_same_variance() -> None:
+    layer = initialize.waves_(ParaRNN(64, 8, nonlinearity="linear", aggregate=None), longest=100)
+    output = layer(torch.randn(1500, 50, 64))[0].detach()[700:]
+    variances = output.square().mean((0, 1)).unflatten(0, (4, 2)).mean(1)
+    # Input rows of 64 normal entries have a squared length of 1 +- sqrt(2 / 64), here the mean of two; three of those.
+    assert ((variances - 1).abs() < 3 * math.sqrt(2 / 64 / 2)).all(), variances
+
+
+def test_waves_find_a_long_cycle_that_uniform_does_not() -> None:
+    """One-step forecasts of a noisy wave whose slow part has a period of 100 steps."""
+
+    def loss_after_training(init: Any) -> float:
+        torch.manual_seed(0)
+        time = torch.arange(400.0)
+        phase = 2 * math.pi * torch.rand(16)
+        clean = torch.sin(2 * math.pi * time[:, None] / 100 + phase)
+        x = clean + 1.5 * torch.randn(400, 16)
+        layer, head = ParaRNN(1, 16, nonlinearity="linear"), nn.Linear(16, 1)
+        init(layer)
+        optimizer = torch.optim.Adam([*layer.parameters(), *head.parameters()], 1e-2)
+        for _ in range(25):
+            loss = nn.functional.mse_loss(head(layer(x[:-1].unsqueeze(-1))[0])[100:, :, 0], clean[101:])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        return loss.item()
+
+    assert loss_after_training(initialize.waves_) < 0.5 * loss_after_training(initialize.uniform_)
+
+
+def test_waves_say_what_they_need() -> None:
+    with pytest.raises(ValueError, match=r"waves_ is for ParaRNN and nn\.RNN"):
+        initialize.waves_(ParaLSTM(3, 8))
+    with pytest.raises(ValueError, match="a block of odd size has one to spare"):
+        initialize.waves_(ParaRNN(3, 6, block_size=3))
+    with pytest.raises(ValueError, match=r"periods: expected one value for each of 4 waves \(hidden_size / 2\), got 2"):
+        initialize.waves_(ParaRNN(3, 8), periods=[3, 4])
+    with pytest.raises(ValueError, match="periods: expected finite values of more than 2 time steps"):
+        initialize.waves_(ParaRNN(3, 8), periods=[3, 4, 1, 5])
+    with pytest.raises(ValueError, match="half_lives: expected finite values of more than 0 time steps"):
+        initialize.waves_(ParaRNN(3, 8), half_lives=[3, 4, math.inf, 5])
+
+
+def test_matrices_that_are_made_of_other_parameters_are_refused() -> None:
+    with pytest.raises(ValueError, match="modulus and angle; use waves_"):
+        initialize.identity_(ParaRNN(3, 8, form="polar"))
+    with pytest.raises(ValueError, match="product of two weights"):
+        initialize.identity_(ParaLSTM(3, 8, proj_size=4))
+    with pytest.raises(TypeError, match="got Linear"):
+        initialize.identity_(nn.Linear(3, 3))

@@ -1,0 +1,51 @@
+"""The layout is the architecture: which package may import which, and what an import costs."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import parallelrnn
+
+SOURCE = Path(parallelrnn.__file__).parent
+# A package may import itself and those before it.
+ORDER = ["kernels", "nn"]
+
+
+def imports(path: Path) -> set[str]:
+    """The packages of parallelrnn that a file imports anywhere in it."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} imports relatively"
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+    return {parts[1] for name in names if (parts := name.split("."))[0] == "parallelrnn" and len(parts) > 1}
+
+
+def test_dependencies_point_one_way() -> None:
+    seen = set()
+    for path in SOURCE.glob("*/**/*.py"):
+        package = path.relative_to(SOURCE).parts[0]
+        allowed = ORDER[: ORDER.index(package) + 1]
+        assert imports(path) <= set(allowed), f"{path} imports {imports(path) - set(allowed)}"
+        seen.add(package)
+    assert seen == set(ORDER)
+
+
+def test_importing_needs_torch_and_numpy_alone() -> None:
+    script = (
+        "import sys, parallelrnn; print([m for m in ('scipy', 'pandas', 'statsmodels', 'onnx') if m in sys.modules])"
+    )
+    # torch itself may import scipy's neighbours, so only what parallelrnn adds is looked at.
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
+
+
+def test_public_names() -> None:
+    assert sorted(parallelrnn.__all__) == parallelrnn.__all__
+    for name in parallelrnn.__all__:
+        assert getattr(parallelrnn, name).__doc__
