@@ -77,6 +77,13 @@ INPUTS: list[tuple[Any, tuple[Any, ...], type[Exception], str]] = [
     (ParaLSTM(3, 8, proj_size=4), (x, (torch.zeros(1, 4, 8),) * 2), RuntimeError, "expected h_0 of shape (1, 4, 4)"),
     (ParaRNN(4, 8), (pack_sequence([x[:, 0]]),), RuntimeError, "Expected 4, got 3"),
     (ParaRNN(3, 8), (pack_sequence([x[:, 0]]), torch.zeros(1, 2, 8)), RuntimeError, "expected h_0 of shape (1, 1, 8)"),
+    (
+        ParaRNN(3, 8),
+        (pack_sequence([x[:, 0]]), torch.zeros(1, 8)),
+        RuntimeError,
+        "for batched input, h_0 should be 3-D",
+    ),
+    (ParaRNN(3, 8), (pack_sequence([x[:, 0]]), torch.zeros(1, 1, 8).double()), ValueError, "h_0.to(torch.float32)"),
     (ParaRNNCell(3, 8), (x,), ValueError, "1D (features,) or 2D (batch, features), got 3D"),
     (ParaRNNCell(3, 8), (x[0], torch.zeros(8)), RuntimeError, "for 2D input, hidden should also be 2D, got 1D"),
     (ParaRNNCell(3, 8), (x[0].double(),), ValueError, "does not match weight dtype"),

@@ -118,12 +118,13 @@ def test_dropout_lies_between_layers_and_only_in_training() -> None:
     layer = ParaLSTM(3, 8, num_layers=2, dropout=0.5)
     x = torch.randn(5, 4, 3)
     assert not torch.equal(layer(x)[0], layer(x)[0])
-    one = ParaGRU(3, 8, num_layers=2, dropout=1.0)
+    one = ParaGRU(3, 8, num_layers=2, dropout=1.0, aggregate=None)
     # With everything dropped the second layer sees zeros: its output cannot depend on x, the first layer's state can.
     output, h_n = one(x)
     other, other_h_n = one(torch.randn(5, 4, 3))
     torch.testing.assert_close(output, other, rtol=0, atol=0)
     assert not torch.equal(h_n[0], other_h_n[0])
+    assert torch.equal(output[-1], h_n[1])  # and nothing is dropped after the last layer
     assert torch.equal(layer.eval()(x)[0], layer(x)[0])
     with pytest.warns(UserWarning, match="num_layers greater than 1"):
         ParaLSTM(3, 8, dropout=0.5)
@@ -155,6 +156,15 @@ def test_autocast_rounds_projections_but_not_the_state(cls: Any, aggregate: Any)
     torch.testing.assert_close(output.float(), reference, rtol=0, atol=0.02)
     output.float().sum().backward()
     assert all(p.grad is not None and p.grad.dtype == torch.float32 for p in layer.parameters())
+
+
+@each_layer
+def test_autocast_leaves_the_recurrence_alone(cls: Any) -> None:
+    layer = cls(3, 8, bias=False, aggregate=None)
+    x, state = torch.zeros(20, 4, 3), random_state(layer, 4)  # nothing to project, so nothing to round
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        inside = layer(x, state)
+    assert_same(inside, layer(x, state), rtol=0, atol=0)
 
 
 @each_layer

@@ -20,13 +20,14 @@ def check_size(name: str, value: object) -> None:
         raise ValueError(f"{name} must be greater than zero, got {value}")
 
 
-def check_tensor(owner: str, name: str, value: object) -> None:
+def check_tensor(owner: str, name: str, value: object) -> Tensor:
     """Refuse arrays and lists, with the call that makes tensors of them."""
-    if not isinstance(value, Tensor):
-        raise TypeError(
-            f"{owner}: expected {name} to be a torch.Tensor, got {type(value).__name__}; "
-            "torch.as_tensor(...) makes one of arrays and lists"
-        )
+    if isinstance(value, Tensor):
+        return value
+    raise TypeError(
+        f"{owner}: expected {name} to be a torch.Tensor, got {type(value).__name__}; "
+        "torch.as_tensor(...) makes one of arrays and lists"
+    )
 
 
 def check_dtype(owner: str, name: str, value: Tensor, weight: Tensor) -> None:

@@ -170,28 +170,27 @@ class BlockRecurrent(nn.Module):
 
     def _grouped_weights(self, suffix: str) -> list[Weights]:
         """One set of weights for each size of blocks, its blocks in their order."""
-        gates = len(self.gates)
 
-        def rows_of(name: str, blocks: tuple[int, ...]) -> Tensor | None:
-            if not hasattr(self, name):
-                return None
-            stacked: Tensor = getattr(self, name)
+        def rows_of(name: str, blocks: tuple[int, ...]) -> Tensor:
+            stacked: Tensor = getattr(self, f"{name}{suffix}")
             if self.blocks.equal:
                 return stacked
-            return select_blocks(stacked.unflatten(0, (gates, -1)), self.blocks.sizes, blocks, dim=1).flatten(0, 1)
+            by_gate = stacked.unflatten(0, (len(self.gates), self.hidden_size))
+            return select_blocks(by_gate, self.blocks.sizes, blocks, dim=1).flatten(0, 1)
 
         groups = []
         for size, blocks in self.blocks.groups.items():
-            projection = getattr(self, self._group_name("weight_hr", suffix, size), None)
-            weight_ih = rows_of(f"weight_ih{suffix}", blocks)
-            assert weight_ih is not None
+            projection = None
+            if self.proj_size:
+                stacked = getattr(self, self._group_name("weight_hr", suffix, size))
+                projection = stacked.reshape(len(blocks), self._projected_size, size)
             groups.append(
                 Weights(
-                    weight_ih,
+                    rows_of("weight_ih", blocks),
                     self._recurrent_weight(suffix, size, len(blocks)),
-                    rows_of(f"bias_ih{suffix}", blocks),
-                    rows_of(f"bias_hh{suffix}", blocks),
-                    None if projection is None else projection.view(len(blocks), -1, size),
+                    rows_of("bias_ih", blocks) if self.bias else None,
+                    rows_of("bias_hh", blocks) if self.bias else None,
+                    projection,
                 )
             )
         return groups
@@ -200,9 +199,9 @@ class BlockRecurrent(nn.Module):
         """The recurrent matrices of all blocks of one size, (G, K, D, P)."""
         if self.form == "polar":
             matrices = polar_blocks(getattr(self, f"log_rate_hh{suffix}"), getattr(self, f"angle_hh{suffix}"))
-            return matrices.view(len(self.gates), num_blocks, 2, 2)
+            return matrices.reshape(len(self.gates), num_blocks, 2, 2)
         stacked: Tensor = getattr(self, self._group_name("weight_hh", suffix, size))
-        return stacked.view(len(self.gates), num_blocks, size, -1)
+        return stacked.reshape(len(self.gates), num_blocks, size, self._projected_size or size)
 
     def _group_name(self, name: str, suffix: str, size: int) -> str:
         return f"{name}{suffix}" if self.blocks.equal else f"{name}{suffix}_size{size}"
@@ -236,14 +235,11 @@ class BlockRecurrent(nn.Module):
             return None
         name = type(self).__name__
         if self.num_states == 1:
-            check_tensor(name, "hx", hx)
-            hx = (hx,)
-        if not isinstance(hx, tuple | list) or len(hx) != 2 == self.num_states:
+            return (check_tensor(name, "hx", hx),)
+        if not isinstance(hx, tuple | list) or len(hx) != 2:
             came = f"{len(hx)} of them" if isinstance(hx, tuple | list) else type(hx).__name__
             raise TypeError(f"{name}: expected hx to be a pair of tensors (h_0, c_0), got {came}")
-        for s in hx:
-            check_tensor(name, "every part of hx", s)
-        return tuple(hx)
+        return tuple(check_tensor(name, "every part of hx", s) for s in hx)
 
     def _check_form(self) -> None:
         if self.form not in FORMS:
