@@ -140,12 +140,12 @@ def test_what_has_no_blocks_is_refused() -> None:
 @pytest.mark.parametrize("gap", [0.0, 1e-4])
 def test_a_nearly_defective_pair_shares_a_block(gap: float) -> None:
     """Across two blocks it would make the condition of the transform about 1 / gap."""
-    matrix = scipy.linalg.block_diag([[0.1]], [[0.5, 1.0], [0.0, 0.5 + gap]], [[0.9]])
-    rotation = scipy.linalg.qr(np.random.default_rng(0).normal(size=(4, 4)))[0]
-    form = block_diagonalize(rotation @ matrix @ rotation.T, (2, 2))
-    assert form.condition < 20
+    matrix = scipy.linalg.block_diag([[0.1]], [[0.3, 1.0], [0.0, 0.3 + gap]], [[0.7, 1.0], [0.0, 0.7 + gap]], [[0.9]])
+    rotation = scipy.linalg.qr(np.random.default_rng(0).normal(size=(6, 6)))[0]
+    form = block_diagonalize(rotation @ matrix @ rotation.T, (2, 2, 2))
+    assert form.condition < 100
     spectra = sorted(sorted(np.linalg.eigvals(block).real) for block in form.blocks)
-    np.testing.assert_allclose(spectra, [[0.1, 0.9], [0.5, 0.5 + gap]], atol=1e-7)
+    np.testing.assert_allclose(spectra, [[0.1, 0.9], [0.3, 0.3 + gap], [0.7, 0.7 + gap]], atol=1e-7)
 
 
 @settings(max_examples=60, deadline=None)
