@@ -6,6 +6,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
+# Two targets at once would install into the environment that the other is using.
+.NOTPARALLEL:
 .PHONY: setup demo test test-all lint clean
 
 setup: .venv/.installed-demo

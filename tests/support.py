@@ -45,18 +45,26 @@ def dense_twin(layer: Any) -> Any:
     for name, parameter in twin.named_parameters():
         if name.startswith(("weight_ih", "bias")):
             parameter.copy_(getattr(layer, name))
-    for index, names in enumerate(twin._all_weights):
-        suffix = names[0].removeprefix("weight_ih")
-        groups = layer._grouped_weights(suffix)
-        recurrent, projections = {}, {}
-        for blocks, weights in zip(layer.blocks.groups.values(), groups, strict=True):
-            recurrent.update(zip(blocks, weights.recurrent.unbind(1), strict=True))
-            if weights.projection is not None:
-                projections.update(zip(blocks, weights.projection, strict=True))
-        order = range(layer.num_blocks)
-        gates = [torch.block_diag(*(recurrent[k][gate] for k in order)) for gate in range(len(layer.gates))]
-        getattr(twin, f"weight_hh{suffix}").copy_(torch.cat(gates))
-        if projections:
-            getattr(twin, f"weight_hr{suffix}").copy_(torch.block_diag(*(projections[k] for k in order)))
-        assert index < layer.num_layers * layer.num_directions
+    sizes = [layer.block_size] * layer.num_blocks if isinstance(layer.block_size, int) else layer.block_size
+    for name in [name for name, _ in twin.named_parameters() if name.startswith(("weight_hh", "weight_hr"))]:
+        gates = len(layer.gates) if name.startswith("weight_hh") else 1
+        rows = layer.proj_size if name.startswith("weight_hr") else layer.hidden_size
+        getattr(twin, name).copy_(torch.cat([_diagonal(layer, name, gate, gates, sizes) for gate in range(gates)]))
+        assert len(getattr(twin, name)) == gates * rows
     return twin
+
+
+def _diagonal(layer: Any, name: str, gate: int, gates: int, sizes: list[int]) -> Tensor:
+    """One gate's block-diagonal matrix, from parameters as docs/layers.md lays them out."""
+    blocks = []
+    seen = dict.fromkeys(sizes, 0)  # how many blocks of each size came before
+    for size in sizes:
+        equal = len(set(sizes)) == 1
+        stacked = getattr(layer, name if equal else f"{name}_size{size}")
+        rows = layer.proj_size // len(sizes) if name.startswith("weight_hr") else size
+        count = sizes.count(size)
+        start = (gate * count + seen[size]) * rows
+        assert len(stacked) == gates * count * rows
+        blocks.append(stacked[start : start + rows])
+        seen[size] += 1
+    return torch.block_diag(*blocks)

@@ -40,7 +40,6 @@ def test_importing_needs_torch_and_numpy_alone() -> None:
     script = (
         "import sys, parallelrnn; print([m for m in ('scipy', 'pandas', 'statsmodels', 'onnx') if m in sys.modules])"
     )
-    # torch itself may import scipy's neighbours, so only what parallelrnn adds is looked at.
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
 

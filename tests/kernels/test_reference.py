@@ -49,12 +49,11 @@ def test_a_sigmoid_layer_is_a_tanh_layer_in_other_units() -> None:
     torch.testing.assert_close(ours(x, h_0)[0], (1 + theirs(x, 2 * h_0 - 1)[0]) / 2, rtol=1e-12, atol=1e-13)
 
 
-@pytest.mark.parametrize(
-    "module", [nn.RNN(3, 4), nn.LSTM(3, 4), nn.GRU(3, 4)], ids=lambda module: type(module).__name__
-)
+@pytest.mark.parametrize("cls", [nn.RNN, nn.LSTM, nn.GRU])
 @pytest.mark.parametrize("length", [1, 2, 63])
 @pytest.mark.usefixtures("fresh_memory_is_nan")
-def test_non_contiguous_input_at_odd_sizes(module: nn.Module, length: int) -> None:
+def test_non_contiguous_input_at_odd_sizes(cls: type[nn.RNNBase], length: int) -> None:
+    module = cls(3, 4)
     x = torch.randn(5, 3, 2 * length).permute(2, 0, 1)[::2]  # (T, B, input_size), contiguous in none of them
     assert not x.is_contiguous()
     # Round-off grows like T * eps, T <= 63, with states and inputs around one.
@@ -77,12 +76,21 @@ def test_steps_beyond_a_sequence_leave_its_state_alone(reverse: bool) -> None:
         assert (output[length:, index] == 0).all()
 
 
-def test_what_lies_beyond_a_sequence_is_never_read() -> None:
-    weights = Weights(torch.randn(4, 3, requires_grad=True), torch.randn(1, 2, 2, 2))
-    x = torch.randn(6, 2, 3)
-    lengths = torch.tensor([6, 2])
-    rest = x.clone()
-    rest[2:, 1] = 1e30
-    first = recurrence("RNN_TANH", x, weights, (torch.zeros(2, 4),), lengths)[0]
-    second = recurrence("RNN_TANH", rest, weights, (torch.zeros(2, 4),), lengths)[0]
-    torch.testing.assert_close(first, second, rtol=0, atol=0)
+@pytest.mark.parametrize("reverse", [False, True])
+def test_what_lies_beyond_a_sequence_changes_no_value_and_no_gradient(reverse: bool) -> None:
+    leaves = torch.randn(4, 3, requires_grad=True), torch.randn(1, 2, 2, 2, requires_grad=True)
+    x, lengths = torch.randn(6, 2, 3), torch.tensor([6, 2])
+    other = x.clone()
+    other[2:, 1] = 100.0
+    results = []
+    for inputs in (x, other):
+        output, (final,) = recurrence("RNN_TANH", inputs, Weights(*leaves), (torch.zeros(2, 4),), lengths, reverse)
+        results.append([output, final, *torch.autograd.grad(output.square().sum() + final.sum(), leaves)])
+    for first, second in zip(*results, strict=True):
+        torch.testing.assert_close(first, second, rtol=0, atol=0)
+
+
+def test_a_backend_that_is_not_there_is_not_replaced_by_another() -> None:
+    weights = Weights(torch.randn(4, 3), torch.randn(1, 2, 2, 2))
+    with pytest.raises(ValueError, match="backend 'triton' is not known; use one of 'auto', 'reference'"):
+        recurrence("RNN_TANH", torch.randn(6, 2, 3), weights, (torch.zeros(2, 4),), backend="triton")

@@ -18,7 +18,7 @@ from parallelrnn.nn import recurrent_blocks
         (7, 2, ValueError, "hidden_size 7 is not a multiple of block_size 2; use 6 or 8, or block_size=[2, 2, 3]"),
         (129, 2, ValueError, "use 128 or 130, or block_size=[2] * 63 + [3]"),
         (11, 4, ValueError, "use 8 or 12, or block_size=[4, 4, 3]"),
-        (6, 8, ValueError, "block_size 8 is larger than hidden_size 6; use block_size=6 or less"),
+        (6, 8, ValueError, "block_size 8 is larger than hidden_size 6; use at most 6"),
         (6, 0, ValueError, "block_size must be at least 1, got 0"),
         (
             6,

@@ -84,6 +84,12 @@ INPUTS: list[tuple[Any, tuple[Any, ...], type[Exception], str]] = [
         "for batched input, h_0 should be 3-D",
     ),
     (ParaRNN(3, 8), (pack_sequence([x[:, 0]]), torch.zeros(1, 1, 8).double()), ValueError, "h_0.to(torch.float32)"),
+    (
+        ParaRNN(3, 8),
+        (pack_sequence([x]),),
+        ValueError,
+        "Expected packed data to be 2D, got 3D tensor",
+    ),
     (ParaRNNCell(3, 8), (x,), ValueError, "1D (features,) or 2D (batch, features), got 3D"),
     (ParaRNNCell(3, 8), (x[0], torch.zeros(8)), RuntimeError, "for 2D input, hidden should also be 2D, got 1D"),
     (ParaRNNCell(3, 8), (x[0].double(),), ValueError, "does not match weight dtype"),
@@ -119,12 +125,15 @@ def test_inputs(module: nn.Module, inputs: tuple[Any, ...], error: type[Exceptio
             "backend 'cuda' is not known; use one of 'auto', 'reference'",
         ),
         (lambda: ParaRNN(3, 8, 1.0), TypeError, "num_layers should be of type int, got: float"),
-        (lambda: ParaRNN(3, 8, bidirectional=1), TypeError, "bidirectional should be of type bool, got: int"),
         (lambda: ParaLSTM(3, 8, dropout=1.5), ValueError, "in range [0, 1]"),
         (lambda: ParaLSTM(3, 8, proj_size=8), ValueError, "proj_size has to be smaller than hidden_size"),
         (lambda: ParaLSTM(3, 8, proj_size=-1), ValueError, "positive integer or zero"),
-        (lambda: ParaLSTM(3, 8, proj_size=3), ValueError, "proj_size 3 must be a multiple of 4"),
-        (lambda: ParaLSTM(3, 9, proj_size=4, block_size=[1, 8]), ValueError, "the smallest block has 1"),
+        (lambda: ParaLSTM(3, 8, proj_size=3), ValueError, "proj_size 3 does not fit: use one of [4]"),
+        (
+            lambda: ParaLSTM(3, 9, proj_size=4, block_size=[1, 8]),
+            ValueError,
+            "4 does not fit: use larger blocks",
+        ),
     ],
 )
 def test_constructors(make: Any, error: type[Exception], text: str) -> None:

@@ -83,6 +83,17 @@ def test_packed_sequences(cls: Any, block_size: Any, bidirectional: bool, enforc
     assert_same((output.data, final), (plain.data, expected_final), **FLOAT64)
 
 
+def test_packed_sequences_with_projected_unequal_blocks_under_autocast() -> None:
+    layer = ParaLSTM(3, 9, 2, proj_size=4, block_size=[4, 5], bidirectional=True, aggregate=None)
+    packed = pack_sequence([torch.randn(length, 3) for length in (2, 6, 3)], enforce_sorted=False)
+    output, final = layer(packed)
+    expected, expected_final = dense_twin(layer)(packed)
+    assert_same((output.data, final), (expected.data, expected_final))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        rounded, _ = layer(packed)
+    torch.testing.assert_close(rounded.data, output.data, rtol=0, atol=0.02)
+
+
 @each_layer
 def test_packed_input_without_a_state(cls: Any) -> None:
     layer = cls(3, 8, batch_first=True)
@@ -130,6 +141,17 @@ def test_dropout_lies_between_layers_and_only_in_training() -> None:
         ParaLSTM(3, 8, dropout=0.5)
 
 
+def test_dropout_keeps_its_share_and_the_mean() -> None:
+    layer = ParaRNN(4, 4, 2, "linear", bias=False, dropout=0.2, block_size=4, aggregate=None)
+    with torch.no_grad():  # both layers pass on what they get
+        for name, parameter in layer.named_parameters():
+            parameter.copy_(torch.eye(4) if name.startswith("weight_ih") else torch.zeros(4, 4))
+    output, _ = layer(torch.ones(1000, 10, 4))
+    kept = output != 0
+    torch.testing.assert_close(output[kept], torch.full_like(output[kept], 1 / 0.8))
+    assert abs(kept.float().mean() - 0.8) < 5 * (0.2 * 0.8 / kept.numel()) ** 0.5  # five standard errors
+
+
 @each_layer
 def test_double_and_bfloat16_weights(cls: Any) -> None:
     layer = cls(3, 8, num_layers=2)
@@ -143,7 +165,7 @@ def test_double_and_bfloat16_weights(cls: Any) -> None:
 
 @each_layer
 @pytest.mark.parametrize("aggregate", ["linear", None])
-def test_autocast_rounds_projections_but_not_the_state(cls: Any, aggregate: Any) -> None:
+def test_autocast_is_close_and_keeps_states_and_gradients_in_the_dtype_of_the_weights(cls: Any, aggregate: Any) -> None:
     layer = cls(3, 8, num_layers=2, aggregate=aggregate)
     x = torch.randn(60, 4, 3)
     reference, _ = layer(x)
@@ -211,6 +233,13 @@ def test_calls_with_other_parameters(cls: Any) -> None:
     }
     both = torch.func.vmap(lambda p: torch.func.functional_call(layer, p, (x,))[0])(parameters)
     torch.testing.assert_close(both, torch.stack([layer(x)[0], other(x)[0]]))
+
+
+@each_layer
+def test_shapes_on_the_meta_device(cls: Any) -> None:
+    output, final = cls(3, 8, 2, device="meta")(torch.empty(5, 4, 3, device="meta"))
+    assert output.shape == (5, 4, 8)
+    assert all(s.shape == (2, 4, 8) and s.is_meta for s in as_tuple(final))
 
 
 @each_layer

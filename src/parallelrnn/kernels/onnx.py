@@ -11,9 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from parallelrnn.kernels.weights import Weights
-
-State = tuple[Tensor, ...]
+from parallelrnn.kernels.weights import State, Weights
 
 _OPERATORS: dict[str, tuple[str, dict[str, Any]]] = {
     "RNN_TANH": ("RNN", {"activations": ["Tanh"]}),
@@ -29,16 +27,9 @@ _OPSET = 14
 
 
 def recurrence(
-    mode: str,
-    x: Tensor,
-    weights: Weights,
-    state: State,
-    lengths: Tensor | None = None,
-    reverse: bool = False,
+    mode: str, x: Tensor, weights: Weights, state: State, lengths: Tensor | None, reverse: bool
 ) -> tuple[Tensor, State]:
-    """Emit one ONNX operator; arguments and results are those of `reference.recurrence`."""
-    if lengths is not None or weights.projection is not None:
-        raise NotImplementedError("ONNX's operators take no PackedSequence and no projection; see `supports`")
+    """Emit one ONNX operator for what `supports` says can be said in one."""
     gates, num_blocks, block_size, _ = weights.recurrent.shape
     hidden_size = num_blocks * block_size
     length, batch = x.shape[:2]
@@ -48,7 +39,10 @@ def recurrence(
         parts = stacked.unflatten(0, (gates, hidden_size))
         return torch.cat([parts[gate] for gate in order]).unsqueeze(0)
 
-    recurrent = torch.cat([torch.block_diag(*weights.recurrent[gate]) for gate in order]).unsqueeze(0)
+    # All blocks onto their diagonals by one product: torch.block_diag would put every block into the graph by itself.
+    diagonal = torch.eye(num_blocks, dtype=x.dtype, device=x.device)[:, None, :, None]  # (K, 1, K, 1)
+    dense = (weights.recurrent.unsqueeze(3) * diagonal).reshape(gates * hidden_size, hidden_size)
+    recurrent = by_gate(dense)
     bias = None
     if weights.input_bias is not None and weights.recurrent_bias is not None:
         bias = torch.cat([by_gate(weights.input_bias), by_gate(weights.recurrent_bias)], dim=1)  # (1, 2 * G * d)

@@ -14,9 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from parallelrnn.kernels.weights import Weights
+from parallelrnn.kernels.weights import State, Weights
 
-State = tuple[Tensor, ...]
 Step = Callable[[Tensor, Tensor, State], State]
 
 
@@ -56,26 +55,20 @@ STEPS: dict[str, Step] = {
 
 
 def recurrence(
-    mode: str,
-    x: Tensor,  # (T, B, input_size)
-    weights: Weights,
-    state: State,  # (B, K * P), for the LSTM also (B, K * D)
-    lengths: Tensor | None = None,  # (B,): how many steps of each sequence are real; the others leave the state alone
-    reverse: bool = False,  # from each sequence's last real step to its first
-) -> tuple[Tensor, State]:  # (T, B, K * P), zero where there is no real step; the state after the last step
-    """Run K blocks side by side over a batch of sequences."""
+    mode: str, x: Tensor, weights: Weights, state: State, lengths: Tensor | None, reverse: bool
+) -> tuple[Tensor, State]:
+    """Run K blocks side by side over a batch of sequences; `dispatch.recurrence` says what the arguments are."""
     step = STEPS[mode]
     gates, num_blocks, block_size, _ = weights.recurrent.shape
     dtype = weights.recurrent.dtype
     inputs = functional.linear(x, weights.input, weights.input_bias)  # (T, B, G * K * D)
 
-    # Under autocast the projection may round, but a state that is fed back at every step keeps the weights' precision.
     with _without_autocast(x.device.type):
         u = inputs.to(dtype).unflatten(-1, (gates, num_blocks, block_size)).permute(0, 3, 1, 2, 4)  # (T, K, B, G, D)
         recur = _recurrent_part(weights)
-        state = tuple(_split_blocks(s.to(dtype), num_blocks) for s in state)
+        state = tuple(_split_blocks(s, num_blocks) for s in state)
         if lengths is not None:
-            lengths = lengths.to(x.device)[:, None]  # (B, 1)
+            lengths = lengths[:, None]  # (B, 1)
 
         steps = list(enumerate(u.unbind(0)))
         outputs = []
@@ -116,7 +109,10 @@ def _split_blocks(state: Tensor, num_blocks: int) -> Tensor:
     return blocks.transpose(0, 1)  # (B, K * D) -> (K, B, D)
 
 
+def autocast_enabled(device_type: str) -> bool:
+    """Whether autocast is on; it is not, rather than an error, on a device that has none (meta)."""
+    return torch.amp.is_autocast_available(device_type) and torch.is_autocast_enabled(device_type)
+
+
 def _without_autocast(device_type: str) -> AbstractContextManager[object]:
-    if torch.is_autocast_enabled(device_type):
-        return torch.autocast(device_type, enabled=False)
-    return nullcontext()
+    return torch.autocast(device_type, enabled=False) if autocast_enabled(device_type) else nullcontext()

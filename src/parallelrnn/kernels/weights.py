@@ -6,6 +6,9 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+# What goes from one step to the next: (h,), for the LSTM (h, c).
+State = tuple[Tensor, ...]
+
 MODES = ("RNN_TANH", "RNN_RELU", "RNN_SIGMOID", "RNN_LINEAR", "LSTM", "GRU")
 
 # In the order of torch.nn, in which every weight of G gates is stacked.
@@ -18,7 +21,6 @@ GATES: dict[str, tuple[str, ...]] = {
     "GRU": ("reset", "update", "new"),
 }
 
-# What a mode carries from one step to the next: (h,), for the LSTM (h, c).
 NUM_STATES: dict[str, int] = {mode: 2 if mode == "LSTM" else 1 for mode in MODES}
 
 

@@ -2,9 +2,9 @@
 
 from parallelrnn.nn import initialize
 from parallelrnn.nn.aggregate import FeedForward, FullyConnected
-from parallelrnn.nn.blocks import RecurrentBlock, recurrent_blocks
 from parallelrnn.nn.cells import ParaGRUCell, ParaLSTMCell, ParaRNNCell
 from parallelrnn.nn.convert import from_torch
+from parallelrnn.nn.matrices import RecurrentBlock, recurrent_blocks
 from parallelrnn.nn.recurrent import ParaGRU, ParaLSTM, ParaRNN
 
 __all__ = [

@@ -1,16 +1,13 @@
-"""How the hidden units of a layer fall into blocks, and the recurrent matrices read block by block."""
+"""How the hidden units of a layer fall into blocks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
-
-from parallelrnn.kernels import GATES
+from torch import Tensor
 
 BlockSize = int | Sequence[int]
 
@@ -66,7 +63,7 @@ def parse_block_size(hidden_size: int, block_size: BlockSize) -> Blocks:
 def _indivisible(hidden_size: int, block_size: int) -> str:
     whole, rest = divmod(hidden_size, block_size)
     if whole == 0:
-        return f"block_size {block_size} is larger than hidden_size {hidden_size}; use block_size={hidden_size} or less"
+        return f"block_size {block_size} is larger than hidden_size {hidden_size}; use at most {hidden_size}"
     # A rest of one unit joins a block, since a block of size 1 cannot oscillate.
     count, last = (whole - 1, block_size + 1) if rest == 1 else (whole, rest)
     unequal = f"[{block_size}] * {count} + [{last}]" if count > 3 else str([block_size] * count + [last])
@@ -81,56 +78,3 @@ def select_blocks(tensor: Tensor, sizes: Sequence[int], blocks: Sequence[int], d
     """The parts of `tensor` that belong to `blocks`, where `dim` is the concatenation of blocks of these `sizes`."""
     parts = tensor.split(list(sizes), dim)
     return torch.cat([parts[block] for block in blocks], dim)
-
-
-class RecurrentBlock(NamedTuple):
-    """One recurrent matrix: how a block's previous state enters one of its gates."""
-
-    layer: int
-    direction: str  # "forward" or "reverse"
-    gate: str  # "hidden"; "input", "forget", "cell", "output"; or "reset", "update", "new"
-    block: int
-    matrix: Tensor  # (D, D), part of the autograd graph
-
-
-def recurrent_blocks(module: nn.Module) -> Iterator[RecurrentBlock]:
-    """The recurrent matrices by layer, direction, gate and block, of a layer or cell of ours or of `torch.nn`.
-
-    A vanilla `nn.RNN`, `nn.LSTM` or `nn.GRU` is one block per layer, direction and gate. Where an LSTM projects its
-    output (`proj_size`), the matrix is W_hh W_hr, by which the unprojected state re-enters the gate.
-    """
-    if not isinstance(module, nn.RNNBase | nn.RNNCellBase):
-        own = getattr(module, "recurrent_blocks", None)
-        if own is None:
-            raise TypeError(
-                f"{type(module).__name__} has no recurrent blocks; expected ParaRNN, ParaLSTM, ParaGRU, "
-                "nn.RNN, nn.LSTM, nn.GRU or one of their cells"
-            )
-        yield from own()
-        return
-    for layer, direction, suffix in weight_suffixes(module):
-        stacked = getattr(module, f"weight_hh{suffix}")  # (G * d, d)
-        projection = getattr(module, f"weight_hr{suffix}", None)
-        gates = GATES[torch_mode(module)]
-        for gate, matrix in zip(gates, stacked.chunk(len(gates)), strict=True):
-            yield RecurrentBlock(layer, direction, gate, 0, matrix if projection is None else matrix @ projection)
-
-
-def weight_suffixes(module: nn.Module) -> list[tuple[int, str, str]]:
-    """Layer, direction and the suffix of their weights' names, in the order in which `torch.nn` stacks states."""
-    num_layers = getattr(module, "num_layers", None)
-    if num_layers is None:  # a cell
-        return [(0, "forward", "")]
-    directions = (("forward", ""), ("reverse", "_reverse"))[: 2 if module.bidirectional else 1]
-    return [(layer, direction, f"_l{layer}{ending}") for layer in range(num_layers) for direction, ending in directions]
-
-
-def torch_mode(module: nn.RNNBase | nn.RNNCellBase) -> str:
-    """Which recurrence a module of `torch.nn` computes, in the words of the kernels."""
-    if isinstance(module, nn.RNN | nn.RNNCell):
-        return f"RNN_{module.nonlinearity.upper()}"
-    if isinstance(module, nn.LSTM | nn.LSTMCell):
-        return "LSTM"
-    if isinstance(module, nn.GRU | nn.GRUCell):
-        return "GRU"
-    raise TypeError(f"{type(module).__name__} is not an RNN, LSTM or GRU of torch.nn")

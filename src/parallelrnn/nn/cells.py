@@ -11,9 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from parallelrnn.kernels import State
 from parallelrnn.nn.blocks import BlockSize
 from parallelrnn.nn.checks import check_dtype, check_tensor
-from parallelrnn.nn.parameters import BlockRecurrent, State, rnn_mode
+from parallelrnn.nn.parameters import BlockRecurrent, rnn_mode
 
 
 class _Cell(BlockRecurrent):
@@ -42,11 +43,11 @@ class _Cell(BlockRecurrent):
         batched = input.dim() == 2
         x = input if batched else input.unsqueeze(0)  # (B, input_size)
         if state is None:
-            state = (torch.zeros(len(x), self.hidden_size, dtype=self.weight_ih.dtype, device=x.device),)
-            state *= self.num_states
+            zeros = torch.zeros(x.shape[0], self.hidden_size, dtype=self.weight_ih.dtype, device=x.device)
+            state = (zeros,) * self.num_states
         else:
             self._check_state(state, input)
-            state = tuple(s.view(len(x), -1) for s in state)
+            state = state if batched else tuple(s.unsqueeze(0) for s in state)
         _, state = self._run("", x.unsqueeze(0), state)
         return state if batched else tuple(s.squeeze(0) for s in state)
 
@@ -80,9 +81,9 @@ class _Cell(BlockRecurrent):
                 raise RuntimeError(
                     f"{owner}: for {input.dim()}D input, {name} should also be {input.dim()}D, got {s.dim()}D"
                 )
-            if len(s) != len(input) and s.dim() == 2:
+            if s.dim() == 2 and s.shape[0] != input.shape[0]:
                 raise RuntimeError(
-                    f"{owner}: Input batch size {len(input)} doesn't match hidden{index} batch size {len(s)}"
+                    f"{owner}: Input batch size {input.shape[0]} doesn't match hidden{index} batch size {s.shape[0]}"
                 )
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-import torch
+from numbers import Real
+
 from torch import Tensor
+
+from parallelrnn.kernels import autocast_enabled
 
 
 def check_bool(name: str, value: object) -> None:
@@ -20,6 +23,15 @@ def check_size(name: str, value: object) -> None:
         raise ValueError(f"{name} must be greater than zero, got {value}")
 
 
+def check_probability(name: str, value: object) -> None:
+    """Refuse anything but a number from 0 to 1."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) <= 1:
+        raise ValueError(
+            f"{name} should be a number in range [0, 1] representing the probability of an element being zeroed, "
+            f"got {value!r}"
+        )
+
+
 def check_tensor(owner: str, name: str, value: object) -> Tensor:
     """Refuse arrays and lists, with the call that makes tensors of them."""
     if isinstance(value, Tensor):
@@ -32,7 +44,7 @@ def check_tensor(owner: str, name: str, value: object) -> Tensor:
 
 def check_dtype(owner: str, name: str, value: Tensor, weight: Tensor) -> None:
     """Refuse a dtype other than the weights', except under autocast, which converts."""
-    if value.dtype != weight.dtype and not torch.is_autocast_enabled(value.device.type):
+    if value.dtype != weight.dtype and not autocast_enabled(value.device.type):
         raise ValueError(
             f"{owner}: RNN {name} dtype ({value.dtype}) does not match weight dtype ({weight.dtype}). "
             f"Convert {name}: {name}.to({weight.dtype}), or convert model: model.to({value.dtype})"

@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from parallelrnn.nn.blocks import BlockSize, parse_block_size, recurrent_blocks, weight_suffixes
+from parallelrnn.nn.blocks import BlockSize, parse_block_size
 from parallelrnn.nn.cells import ParaGRUCell, ParaLSTMCell, ParaRNNCell
+from parallelrnn.nn.matrices import recurrent_blocks, weight_suffixes
 from parallelrnn.nn.recurrent import ParaGRU, ParaLSTM, ParaRNN
 from parallelrnn.nn.similarity import block_diagonalize
 
@@ -24,8 +25,6 @@ _TWINS: dict[type[nn.RNNBase | nn.RNNCellBase], type[Converted]] = {
     nn.LSTMCell: ParaLSTMCell,
     nn.GRUCell: ParaGRUCell,
 }
-# Rounding a weight of the cut layer moves the original recurrent matrix by up to condition * eps of its size.
-_TOLERABLE_MOVE = 1e-3
 
 
 def from_torch(module: nn.Module, block_size: BlockSize | None = None) -> Converted:
@@ -38,8 +37,8 @@ def from_torch(module: nn.Module, block_size: BlockSize | None = None) -> Conver
     direct sum in the middle, makes each recurrent matrix block-diagonal; B^-1 goes into the input projection of its
     layer, and B into that of the next layer or, after the last one, into the aggregate (Eq. 5 of arXiv 2605.02692). The
     copy is exact where the activation is linear, and a starting point for fine-tuning where it is not. (No `nn.RNN` is
-    linear, so a `ParaRNN` is taken too.) States of the copy are B^-1 h: zeros stay zeros, any other initial state has
-    to be carried over by the caller.
+    linear, so a `ParaRNN` is taken too; and dropout, in training, drops other coordinates.) States of the copy are
+    B^-1 h: zeros stay zeros, any other initial state has to be carried over by the caller. All its parameters train.
 
     A transform so ill-conditioned that rounding the weights shows is reported by a warning with its condition number.
     An LSTM or GRU raises: no one transform makes its several recurrent matrices block-diagonal together.
@@ -123,16 +122,17 @@ def _double(tensor: Tensor) -> Tensor:
 def _arguments(module: nn.Module, twin: type[nn.Module], **ours: Any) -> dict[str, Any]:
     """What `twin` takes of the sizes, options, device and dtype of `module`, and of `ours`."""
     weight = next(module.parameters())
-    given = vars(module) | {"device": weight.device, "dtype": weight.dtype, "backend": "auto", "form": "free"} | ours
+    given = vars(module) | {"device": weight.device, "dtype": weight.dtype, "form": "free"} | ours
     return {name: given[name] for name in inspect.signature(twin).parameters if name in given}
 
 
 def _report_condition(condition: float, layer: int, direction: str, dtype: torch.dtype) -> None:
-    move = condition * torch.finfo(dtype).eps
-    if move > _TOLERABLE_MOVE:
+    # Rounding a weight of the cut layer moves the original recurrent matrix by up to condition * eps of its size.
+    eps = torch.finfo(dtype).eps
+    if condition > eps**-0.5:
         warnings.warn(
             f"layer {layer} ({direction}): the transform that cuts the recurrent matrix into blocks has condition "
-            f"number {condition:.1e}; rounding to {dtype} may move that matrix by {move:.0e} of its size. "
+            f"number {condition:.1e}; rounding to {dtype} may move that matrix by {condition * eps:.0e} of its size. "
             "Larger blocks or float64 weights keep more",
             stacklevel=5,
         )

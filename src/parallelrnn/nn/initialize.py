@@ -13,9 +13,10 @@ from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.parametrize import is_parametrized
 
 from parallelrnn.kernels import GATES
-from parallelrnn.nn.blocks import recurrent_blocks, torch_mode, weight_suffixes
+from parallelrnn.nn.matrices import recurrent_blocks, torch_mode, weight_suffixes
 from parallelrnn.nn.parameters import BlockRecurrent
 from parallelrnn.nn.polar import modulus_to_log_rate, rotations
 
@@ -114,10 +115,11 @@ def waves_(
 ) -> ModuleT:
     """Blocks of size 2 as damped rotations, one for each period and half-life in time steps.
 
-    What lets a linear or tanh RNN find long cycles: `uniform_` forgets within a few steps whatever the width. Without
-    `periods` they are log-spaced from 4 steps to `longest`; without `half_lives` each is its block's period. Input
-    weights are drawn from a normal distribution scaled by sqrt(1 - modulus^2), so that white input of variance one
-    drives every block, fast or slow, to states of variance one; biases become zero.
+    What lets a linear or tanh RNN find long cycles: `uniform_` forgets within a few steps, and the faster the wider the
+    layer. Without `periods` they are log-spaced from 4 steps to `longest`; without `half_lives` each is its block's
+    period. Input weights are drawn in a random direction and scaled by sqrt(1 - modulus^2), so that white input of
+    variance one drives the units of every linear block, fast or slow, to a variance of one on average; biases become
+    zero.
     """
     if not _mode(module).startswith("RNN"):
         raise ValueError(f"waves_ is for ParaRNN and nn.RNN; the gates of {type(module).__name__} are no waves")
@@ -126,19 +128,22 @@ def waves_(
         raise ValueError(f"a wave takes two units, and a block of odd size has one to spare (block_size={size})")
     count = module.hidden_size // 2
     if periods is None:
-        periods = torch.logspace(math.log10(4), math.log10(longest), count, dtype=torch.float64).tolist()
+        # From the longest down, so that a single wave is the longest.
+        periods = torch.logspace(math.log10(longest), math.log10(4), count, dtype=torch.float64).flip(0).tolist()
     if half_lives is None:
         half_lives = periods
     _check_steps("periods", periods, count, above=2)
     _check_steps("half_lives", half_lives, count, above=0)
     angle = 2 * math.pi / torch.tensor(periods, dtype=torch.float64)
     modulus = torch.exp2(-1 / torch.tensor(half_lives, dtype=torch.float64))
-    gain = torch.sqrt(1 - modulus**2).repeat_interleave(2).unsqueeze(1)  # (d, 1)
+    gain = torch.sqrt(1 - modulus**2)[:, None, None]  # (d / 2, 1, 1)
     waves = rotations(modulus, angle)  # (d / 2, 2, 2)
 
     for _, _, suffix in weight_suffixes(module):
         weight_ih = getattr(module, f"weight_ih{suffix}")
-        weight_ih.normal_(0, 1 / math.sqrt(weight_ih.shape[1])).mul_(gain.to(weight_ih))
+        drawn = torch.randn(count, 2, weight_ih.shape[1], dtype=torch.float64)
+        drawn *= gain * math.sqrt(2) / torch.linalg.matrix_norm(drawn, keepdim=True)
+        weight_ih.copy_(drawn.flatten(0, 1))
         if module.bias:
             getattr(module, f"bias_ih{suffix}").zero_()
             getattr(module, f"bias_hh{suffix}").zero_()
@@ -166,8 +171,14 @@ def _fill(module: ModuleT, draw: Callable[[Tensor], Tensor]) -> ModuleT:
 
 
 def _mode(module: nn.Module) -> str:
+    """Which recurrence a module computes; every initialiser asks, so what cannot be initialised is refused here."""
+    if is_parametrized(module):
+        raise ValueError(
+            "a parametrized weight is computed from others: initialise before registering parametrizations"
+        )
     if isinstance(module, BlockRecurrent):
-        return module.mode
+        mode: str = module.mode
+        return mode
     if isinstance(module, nn.RNNBase | nn.RNNCellBase):
         return torch_mode(module)
     raise TypeError(f"expected a recurrent layer or cell of parallelrnn or torch.nn, got {type(module).__name__}")

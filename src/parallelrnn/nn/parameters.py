@@ -9,9 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from parallelrnn.kernels import GATES, NUM_STATES, Weights, check_backend, recurrence
-from parallelrnn.nn.blocks import BlockSize, RecurrentBlock, parse_block_size, select_blocks, weight_suffixes
+from parallelrnn.kernels import GATES, NUM_STATES, State, Weights, check_backend, recurrence
+from parallelrnn.nn.blocks import BlockSize, parse_block_size, select_blocks
 from parallelrnn.nn.checks import check_bool, check_size, check_tensor
+from parallelrnn.nn.matrices import RecurrentBlock, weight_suffixes
 from parallelrnn.nn.polar import polar_blocks, reset_polar
 
 FORMS = ("free", "polar")
@@ -23,11 +24,11 @@ _DEFAULTS = {
     "bias": True,
     "batch_first": False,
     "dropout": 0.0,
+    "bidirectional": False,
+    "form": "free",
+    "backend": "auto",
 }
-_DEFAULTS |= {"bidirectional": False, "form": "free", "backend": "auto"}
 NONLINEARITIES = ("tanh", "relu", "sigmoid", "linear")
-
-State = tuple[Tensor, ...]
 
 
 class BlockRecurrent(nn.Module):
@@ -256,15 +257,12 @@ class BlockRecurrent(nn.Module):
             raise ValueError("proj_size should be a positive integer or zero to disable projections")
         if self.proj_size >= self.hidden_size:
             raise ValueError("proj_size has to be smaller than hidden_size")
-        if self.proj_size % self.num_blocks:
+        allowed = [units * self.num_blocks for units in range(1, min(self.blocks.sizes))]
+        if self.proj_size and self.proj_size not in allowed:
+            advice = f"use one of {allowed}" if allowed else "use larger blocks"
             raise ValueError(
-                f"each of the {self.num_blocks} blocks is projected by itself, so proj_size {self.proj_size} must be "
-                f"a multiple of {self.num_blocks}"
-            )
-        if self.proj_size and self._projected_size >= min(self.blocks.sizes):
-            raise ValueError(
-                f"proj_size {self.proj_size} leaves {self._projected_size} units to each of {self.num_blocks} blocks; "
-                f"the smallest block has {min(self.blocks.sizes)}, and a projection has to be smaller"
+                f"each of {self.num_blocks} blocks is projected by itself, all to the same number of units, fewer than "
+                f"the smallest block has ({min(self.blocks.sizes)}); proj_size {self.proj_size} does not fit: {advice}"
             )
 
 

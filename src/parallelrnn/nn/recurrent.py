@@ -10,10 +10,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
+from parallelrnn.kernels import State
 from parallelrnn.nn.aggregate import make_aggregate
-from parallelrnn.nn.blocks import BlockSize, weight_suffixes
-from parallelrnn.nn.checks import check_bool, check_dtype, check_size, check_tensor
-from parallelrnn.nn.parameters import BlockRecurrent, State, rnn_mode
+from parallelrnn.nn.blocks import BlockSize
+from parallelrnn.nn.checks import check_bool, check_dtype, check_probability, check_size, check_tensor
+from parallelrnn.nn.matrices import weight_suffixes
+from parallelrnn.nn.parameters import BlockRecurrent, rnn_mode
 
 Aggregate = str | nn.Module | None
 
@@ -47,13 +49,8 @@ class _Layer(BlockRecurrent):
             mode, input_size, hidden_size, bias, proj_size, block_size=block_size, form=form, backend=backend
         )
         check_bool("batch_first", batch_first)
-        check_bool("bidirectional", bidirectional)
         check_size("num_layers", num_layers)
-        if isinstance(dropout, bool) or not isinstance(dropout, int | float) or not 0 <= dropout <= 1:
-            raise ValueError(
-                "dropout should be a number in range [0, 1] representing the probability of an element being zeroed, "
-                f"got {dropout!r}"
-            )
+        check_probability("dropout", dropout)
         if dropout > 0 and num_layers == 1:
             warnings.warn(
                 "dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects "
@@ -63,7 +60,7 @@ class _Layer(BlockRecurrent):
         self.num_layers = num_layers
         self.batch_first = batch_first
         self.dropout = float(dropout)
-        self.bidirectional = bidirectional
+        self.bidirectional = bool(bidirectional)
         for layer, _, suffix in weight_suffixes(self):
             self._create_weights(suffix, input_size if layer == 0 else self._width, device, dtype)
         self.reset_parameters()
@@ -111,11 +108,11 @@ class _Layer(BlockRecurrent):
         if state is not None:
             self._check_state_ranks(state, 3)
         # Between here and the end, sequences are in the order of decreasing length.
-        x, lengths = pad_packed_sequence(PackedSequence(data, batch_sizes))  # (T, B, input_size), (B,)
+        x, lengths = pad_packed_sequence(PackedSequence(data, batch_sizes))  # (T, B, input_size), (B,) on the CPU
         state = self._initial_state(x, state)
         if sorted_indices is not None:
             state = tuple(s.index_select(1, sorted_indices) for s in state)
-        output, state = self._stack(x, state, lengths)
+        output, state = self._stack(x, state, lengths.to(x.device))
         if unsorted_indices is not None:
             state = tuple(s.index_select(1, unsorted_indices) for s in state)
         packed = pack_padded_sequence(output, lengths)
@@ -165,9 +162,9 @@ class _Layer(BlockRecurrent):
         check_tensor(name, "input", input)
         if input.dim() not in ranks:
             layout = "(batch, time, features)" if self.batch_first else "(time, batch, features)"
+            expected = f"input to be 2D (time, features) or 3D {layout}" if 3 in ranks else "packed data to be 2D"
             raise ValueError(
-                f"{name}: Expected input to be 2D (time, features) or 3D {layout}, got {input.dim()}D tensor "
-                f"of shape {tuple(input.shape)} instead"
+                f"{name}: Expected {expected}, got {input.dim()}D tensor of shape {tuple(input.shape)} instead"
             )
         check_dtype(name, "input", input, self.weight_ih_l0)
         if input.shape[-1] != self.input_size:
@@ -291,8 +288,8 @@ class ParaLSTM(_Layer):
     """K small LSTMs side by side and one map that aggregates them: stands where `torch.nn.LSTM` stands.
 
     Arguments as in `torch.nn.LSTM`, then those of `ParaRNN`. With `proj_size` each block's h is projected by itself, to
-    proj_size / num_blocks units. In polar form every gate's matrices are held as modulus and angle; what guarantees
-    that the state stays bounded is the gates, not the form.
+    proj_size / num_blocks units. In polar form every gate's matrices are held as modulus and angle; what is kept and
+    what forgotten is still up to the gates.
 
     Examples
     --------
@@ -360,8 +357,8 @@ class ParaGRU(_Layer):
     """K small GRUs side by side and one map that aggregates them: stands where `torch.nn.GRU` stands.
 
     Arguments as in `torch.nn.GRU`, then those of `ParaRNN`. The reset gate multiplies W_n h + b_n, as in `torch.nn`. In
-    polar form every gate's matrices are held as modulus and angle; what guarantees that the state stays bounded is the
-    gates, not the form.
+    polar form every gate's matrices are held as modulus and angle; what is kept and what forgotten is still up to
+    the gates.
 
     Examples
     --------

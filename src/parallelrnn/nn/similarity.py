@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
+_HOPELESS = 1e12  # a condition that leaves four digits of double precision, or none
+
 
 @dataclass(frozen=True)
 class BlockDiagonalForm:
@@ -40,10 +42,12 @@ def block_diagonalize(matrix: Array, sizes: tuple[int, ...]) -> BlockDiagonalFor
     from scipy.linalg.lapack import dtrsen
 
     schur_form, basis = schur(np.asarray(matrix, dtype=np.float64), output="real")
+    pieces = _pieces(schur_form)
+    _tell_apart(pieces, schur_form)
     columns, blocks = [], []
-    for pieces in _assign(_pieces(schur_form), sizes):
+    for chosen in _assign(pieces, sizes):
         selected = np.zeros(len(matrix), dtype=np.int32)
-        selected[[position for piece in pieces for position in piece.positions]] = 1
+        selected[[position for piece in chosen for position in piece.positions]] = 1
         reordered, vectors, *_, info = dtrsen(selected, schur_form, basis, job="N")
         size = int(selected.sum())
         if info != 0:
@@ -52,7 +56,7 @@ def block_diagonalize(matrix: Array, sizes: tuple[int, ...]) -> BlockDiagonalFor
         blocks.append(reordered[:size, :size])
     transform = np.concatenate(columns, axis=1)
     condition = float(np.linalg.cond(transform))
-    if not condition < 1 / np.finfo(np.float64).eps:
+    if not condition < _HOPELESS:
         raise ValueError(_inseparable(sizes))
     return BlockDiagonalForm(transform, tuple(blocks), condition)
 
@@ -80,6 +84,26 @@ def _pieces(schur_form: Array) -> list[_Piece]:
     return pieces
 
 
+def _tell_apart(pieces: list[_Piece], schur_form: Array) -> None:
+    """Move equal eigenvalues apart by a few units of rounding, about the error of the Schur form itself.
+
+    LAPACK exchanges equal eigenvalues by doing nothing, and would give two blocks the same subspace where the matrix
+    has one for each (the identity, say).
+    """
+    unit = 16 * np.finfo(np.float64).eps * (np.linalg.norm(schur_form, 2) or 1.0)
+    equal = _distances(pieces) <= len(pieces) * unit
+    for index in np.flatnonzero(equal.any(axis=1)):
+        positions = pieces[index].positions
+        schur_form[positions, positions] += index * unit
+
+
+def _distances(pieces: list[_Piece]) -> Array:
+    values = np.array([piece.value for piece in pieces])
+    distances: Array = abs(values[:, None] - values[None, :])
+    np.fill_diagonal(distances, np.inf)
+    return distances
+
+
 def _assign(pieces: list[_Piece], sizes: tuple[int, ...]) -> list[list[_Piece]]:
     """Fill every block with pieces, close ones together: each block starts from the piece nearest to another one."""
     widths = [len(piece.positions) for piece in pieces]
@@ -90,12 +114,12 @@ def _assign(pieces: list[_Piece], sizes: tuple[int, ...]) -> list[list[_Piece]]:
             f"only {sum(size // 2 for size in sizes)}: a block of odd size has one unit that cannot oscillate; "
             "use even sizes"
         )
-    values = np.array([piece.value for piece in pieces])
-    distance = abs(values[:, None] - values[None, :])
-    np.fill_diagonal(distance, np.inf)
+    distances = _distances(pieces)
     left = list(range(len(pieces)))
     filled = []
     for index, size in enumerate(sizes):
+        # Closeness counts between pieces that one block can hold together.
+        together = np.where(np.add.outer(widths, widths) <= size, distances, np.inf)
         later = sum(other // 2 for other in sizes[index + 1 :])  # pairs that the blocks after this one can hold
         block: list[int] = []
         room = size
@@ -103,7 +127,7 @@ def _assign(pieces: list[_Piece], sizes: tuple[int, ...]) -> list[list[_Piece]]:
             fitting = [
                 p for p in left if widths[p] <= room and pairs - (widths[p] == 2) <= (room - widths[p]) // 2 + later
             ]
-            chosen = fitting[int(distance[np.ix_(fitting, block or left)].min(axis=1).argmin())]
+            chosen = fitting[int(together[np.ix_(fitting, block or left)].min(axis=1).argmin())]
             left.remove(chosen)
             block.append(chosen)
             room -= widths[chosen]

@@ -1,0 +1,63 @@
+"""The recurrent matrices of a module, of ours or of `torch.nn`, read one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from torch import Tensor, nn
+
+from parallelrnn.kernels import GATES
+
+
+class RecurrentBlock(NamedTuple):
+    """One recurrent matrix: how a block's previous state enters one of its gates."""
+
+    layer: int
+    direction: str  # "forward" or "reverse"
+    gate: str  # "hidden"; "input", "forget", "cell", "output"; or "reset", "update", "new"
+    block: int
+    matrix: Tensor  # (D, D), part of the autograd graph
+
+
+def recurrent_blocks(module: nn.Module) -> Iterator[RecurrentBlock]:
+    """The recurrent matrices by layer, direction, gate and block, of a layer or cell of ours or of `torch.nn`.
+
+    A vanilla `nn.RNN`, `nn.LSTM` or `nn.GRU` is one block per layer, direction and gate. Where an LSTM projects its
+    output (`proj_size`), the matrix is W_hh W_hr, by which the unprojected state re-enters the gate.
+    """
+    if not isinstance(module, nn.RNNBase | nn.RNNCellBase):
+        own = getattr(module, "recurrent_blocks", None)
+        if own is None:
+            raise TypeError(
+                f"{type(module).__name__} has no recurrent blocks; expected ParaRNN, ParaLSTM, ParaGRU, "
+                "nn.RNN, nn.LSTM, nn.GRU or one of their cells"
+            )
+        yield from own()
+        return
+    for layer, direction, suffix in weight_suffixes(module):
+        stacked = getattr(module, f"weight_hh{suffix}")  # (G * d, d)
+        projection = getattr(module, f"weight_hr{suffix}", None)
+        gates = GATES[torch_mode(module)]
+        for gate, matrix in zip(gates, stacked.chunk(len(gates)), strict=True):
+            yield RecurrentBlock(layer, direction, gate, 0, matrix if projection is None else matrix @ projection)
+
+
+def weight_suffixes(module: nn.Module) -> list[tuple[int, str, str]]:
+    """Layer, direction and the suffix of their weights' names, in the order in which `torch.nn` stacks states."""
+    num_layers = getattr(module, "num_layers", None)
+    if num_layers is None:  # a cell
+        return [(0, "forward", "")]
+    directions = (("forward", ""), ("reverse", "_reverse"))[: 2 if module.bidirectional else 1]
+    return [(layer, direction, f"_l{layer}{ending}") for layer in range(num_layers) for direction, ending in directions]
+
+
+def torch_mode(module: nn.RNNBase | nn.RNNCellBase) -> str:
+    """Which recurrence a module of `torch.nn` computes, in the words of the kernels."""
+    if isinstance(module, nn.RNN | nn.RNNCell):
+        return f"RNN_{module.nonlinearity.upper()}"
+    if isinstance(module, nn.LSTM | nn.LSTMCell):
+        return "LSTM"
+    if isinstance(module, nn.GRU | nn.GRUCell):
+        return "GRU"
+    raise TypeError(f"{type(module).__name__} is not an RNN, LSTM or GRU of torch.nn")
