@@ -7,6 +7,7 @@ import time
 
 import numpy as np
 import torch
+from scipy.signal import periodogram
 from statsmodels.datasets import sunspots
 from statsmodels.tsa.ar_model import AutoReg
 from torch import Tensor, nn
@@ -15,7 +16,7 @@ from parallelrnn import ParaLSTM
 
 HELD_OUT = 50  # years at the end that training never sees
 LOOKBACK, WARM_UP = 44, 11  # years in a training window, and how many of them only build up the state
-EPOCHS = 300
+EPOCHS, SEEDS = 300, 3
 
 
 class OneStepModel(nn.Module):
@@ -35,25 +36,21 @@ class OneStepModel(nn.Module):
         return forecast, state
 
 
-def train(series: Tensor) -> OneStepModel:
-    """Fit one-step forecasts on all windows of the series."""
-    torch.manual_seed(0)
+def train(series: Tensor, seed: int) -> tuple[OneStepModel, float]:
+    """Fit one-step forecasts on all windows of the series; the model, and the error that is left."""
+    torch.manual_seed(seed)
     model = OneStepModel()
     windows = series.unfold(0, LOOKBACK + 1, 1).T  # (LOOKBACK + 1, B)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.01, total_steps=EPOCHS)
-    start = time.perf_counter()
-    for epoch in range(1, EPOCHS + 1):
+    for _ in range(EPOCHS):
         forecast, _ = model(windows[:-1])
         loss = nn.functional.mse_loss(forecast[WARM_UP:], windows[WARM_UP + 1 :])
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         schedule.step()
-        if epoch in (1, 10, 30, 100, EPOCHS):
-            print(f"  epoch {epoch:3d}   mean squared error {loss.item():.3f}")
-    print(f"  {time.perf_counter() - start:.1f} s")
-    return model
+    return model, loss.item()
 
 
 @torch.no_grad()
@@ -85,19 +82,23 @@ def shares(model: OneStepModel, series: Tensor) -> Tensor:
     return explained
 
 
-def mean_cycle(path: np.ndarray) -> float:
-    """Years from one upward crossing of the mean to the next."""
-    above = path > path.mean()
-    rises = np.flatnonzero(~above[:-1] & above[1:])
-    return float(np.diff(rises).mean())
+def main_cycle(path: np.ndarray) -> tuple[float, float]:
+    """Period in years of the largest peak of the periodogram, and the standard deviation of the path."""
+    frequencies, power = periodogram(path, nfft=32768)  # padded with zeros, to read the peak between whole periods
+    return float(1 / frequencies[power.argmax()]), float(path.std())
 
 
 def describe(matrix: np.ndarray) -> str:
     """Which recurrence feature a 2 x 2 block is."""
     first, second = np.linalg.eigvals(matrix)
     if first.imag:
-        return f"C-1   modulus {abs(first):.2f}, period {2 * math.pi / abs(np.angle(first)):.1f} years"
-    return f"R-1   {first.real:+.2f} and {second.real:+.2f}"
+        return f"C-1   period {2 * math.pi / abs(np.angle(first)):.1f} years, {half_life(abs(first))}"
+    return f"R-1   {first.real:+.2f}, {half_life(abs(first))}; {second.real:+.2f}, {half_life(abs(second))}"
+
+
+def half_life(modulus: float) -> str:
+    """In years, or that there is none."""
+    return f"half-life {math.log(0.5) / math.log(modulus):.1f}" if modulus < 1 else "growing"
 
 
 def sketch(years: np.ndarray, path: np.ndarray) -> None:
@@ -115,34 +116,45 @@ def main() -> None:
     mean, scale = root[past].mean(), root[past].std()
     series = torch.tensor((root - mean) / scale, dtype=torch.float32)
 
-    def to_spots(values: Tensor) -> np.ndarray:
-        spots: np.ndarray = np.clip(values.numpy() * scale + mean, 0, None) ** 2
-        return spots
+    def to_spots(values: Tensor | np.ndarray) -> np.ndarray:
+        back: np.ndarray = np.clip(np.asarray(values) * scale + mean, 0, None) ** 2
+        return back
 
-    print(f"Yearly sunspots {years[0]} to {years[-1]}. A ParaLSTM of 8 blocks learns from all but the last {HELD_OUT}:")
-    model = train(series[past])
+    print(f"Yearly sunspots {years[0]} to {years[-1]}, all but the last {HELD_OUT} for training.")
+    print(f"{SEEDS} ParaLSTMs of 8 blocks, from different seeds:")
+    start = time.perf_counter()
+    models, forecasts = [], []
+    for seed in range(SEEDS):
+        model, loss = train(series[past], seed)
+        models.append(model)
+        with torch.no_grad():
+            forecasts.append(model(series[:-1, None])[0][-HELD_OUT:, 0])
+        print(f"  seed {seed}   mean squared error {loss:.3f} of a variance of 1   {time.perf_counter() - start:.0f} s")
 
-    with torch.no_grad():
-        forecast = to_spots(model(series[:-1, None])[0][-HELD_OUT:, 0])
     actual = spots[-HELD_OUT:]
-    autoregression = AutoReg(spots[past], 9).fit().append(actual).predict(len(spots) - HELD_OUT, len(spots) - 1)
-    print(f"\nMean absolute error of forecasts one year ahead, {years[-HELD_OUT]} to {years[-1]}:")
-    for name, values in (
+    linear = AutoReg(series[past].double().numpy(), 9).fit().append(series[-HELD_OUT:].double().numpy())
+    autoregression = linear.predict(len(spots) - HELD_OUT, len(spots) - 1)
+    print(f"\nMean absolute error of forecasts one year ahead, {years[-HELD_OUT]} to {years[-1]}, in spots:")
+    rows = [
         ("repeat the last value", spots[-HELD_OUT - 1 : -1]),
-        ("autoregression of order 9", autoregression),
-        ("ParaLSTM", forecast),
-    ):
-        print(f"  {name:26s}{np.abs(values - actual).mean():6.1f} spots")
+        ("autoregression of order 9", to_spots(autoregression)),
+    ]
+    rows += [(f"ParaLSTM, seed {seed}", to_spots(forecast)) for seed, forecast in enumerate(forecasts)]
+    rows += [(f"mean of the {SEEDS} ParaLSTMs", to_spots(torch.stack(forecasts).mean(0)))]
+    for name, values in rows:
+        print(f"  {name:28s}{np.abs(values - actual).mean():6.1f}")
 
+    model = models[0]
     path = to_spots(free_run(model, series, 1000))
+    (period, deviation), (observed, observed_deviation) = main_cycle(path), main_cycle(spots)
+    print(f"\nLeft to itself for {len(path)} years, the first model has a cycle of {period:.1f} years and a standard")
     print(
-        f"\nLeft to run by itself for {len(path)} years, the model has a cycle of {mean_cycle(path):.1f} years; in the"
+        f"deviation of {deviation:.0f} spots; observed are {observed:.1f} and {observed_deviation:.0f}. Its first years:"
     )
-    print(f"observations it is {mean_cycle(spots):.1f}. Its first {2 * WARM_UP} years from {years[-1] + 1}:")
     sketch(np.arange(years[-1] + 1, years[-1] + 1 + 2 * WARM_UP), path[: 2 * WARM_UP])
 
-    print("\nThe forecast is a sum over 8 blocks. How much of it each carries, and how the candidate of its cell")
-    print("remembers the block's last state (that is its memory; the cycle above is the model's belief about the Sun):")
+    print("\nIts forecast is a sum over 8 blocks. The share of each (below zero: it offsets others), and how the")
+    print("candidate for its cell remembers the block's last state. That is memory, not the cycle seen in the Sun:")
     share = shares(model, series)
     candidates = [block.matrix for block in model.recurrent.recurrent_blocks() if block.gate == "cell"]
     for block in share.argsort(descending=True).tolist():

@@ -182,7 +182,7 @@ def test_white_noise_drives_fast_and_slow_waves_to_the_same_variance(input_size:
 
 @pytest.mark.parametrize("nonlinearity", ["linear", "tanh"])
 def test_waves_find_a_long_cycle_that_uniform_does_not(nonlinearity: str) -> None:
-    """A wave with a period of 100 steps in noise of more than four times its variance, forecast a quarter of a period ahead."""
+    """A wave with a period of 100 steps, in noise of 4.5 times its variance, forecast a quarter of a period ahead."""
 
     def error_after_training(init: Any) -> float:
         torch.manual_seed(0)

@@ -65,6 +65,17 @@ def test_states_go_in_and_come_out(cls: Any, options: Any, tmp_path: Path) -> No
         np.testing.assert_allclose(ours, theirs.detach().numpy(), rtol=0, atol=1e-5)
 
 
+@any_length
+@pytest.mark.parametrize("unbatched", [False, True])
+def test_polar_form_batch_first_and_unbatched_input(unbatched: bool, tmp_path: Path) -> None:
+    layer = ParaGRU(3, 8, form="polar", batch_first=True)
+    x = torch.randn(6, 3) if unbatched else torch.randn(4, 6, 3)
+    length = {0 if unbatched else 1: torch.export.Dim("time", max=4096)}
+    session = export(layer, (x,), tmp_path / "layer.onnx", dynamic_shapes=(length,), dynamo=True)
+    longer = torch.randn(30, 3) if unbatched else torch.randn(4, 30, 3)
+    np.testing.assert_allclose(run(session, longer)[0], layer(longer)[0].detach().numpy(), rtol=0, atol=1e-5)
+
+
 def test_projections_which_onnx_has_not_are_unrolled(tmp_path: Path) -> None:
     layer = ParaLSTM(3, 8, proj_size=4, batch_first=True)
     x = torch.randn(4, 6, 3)
