@@ -146,11 +146,9 @@ def main() -> None:
 
     model = models[0]
     path = to_spots(free_run(model, series, 1000))
-    (period, deviation), (observed, observed_deviation) = main_cycle(path), main_cycle(spots)
+    (period, spread), (observed, usual) = main_cycle(path), main_cycle(spots)
     print(f"\nLeft to itself for {len(path)} years, the first model has a cycle of {period:.1f} years and a standard")
-    print(
-        f"deviation of {deviation:.0f} spots; observed are {observed:.1f} and {observed_deviation:.0f}. Its first years:"
-    )
+    print(f"deviation of {spread:.0f} spots; observed are {observed:.1f} and {usual:.0f}. Its first years:")
     sketch(np.arange(years[-1] + 1, years[-1] + 1 + 2 * WARM_UP), path[: 2 * WARM_UP])
 
     print("\nIts forecast is a sum over 8 blocks. The share of each (below zero: it offsets others), and how the")
