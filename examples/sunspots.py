@@ -109,6 +109,7 @@ def sketch(years: np.ndarray, path: np.ndarray) -> None:
 
 def main() -> None:
     """Train, compare, forecast, read."""
+    torch.set_num_threads(1)  # the matrices are too small to share
     data = sunspots.load_pandas().data
     years, spots = data["YEAR"].to_numpy().astype(int), data["SUNACTIVITY"].to_numpy()
     past = slice(None, len(spots) - HELD_OUT)
@@ -151,8 +152,8 @@ def main() -> None:
     print(f"deviation of {spread:.0f} spots; observed are {observed:.1f} and {usual:.0f}. Its first years:")
     sketch(np.arange(years[-1] + 1, years[-1] + 1 + 2 * WARM_UP), path[: 2 * WARM_UP])
 
-    print("\nIts forecast is a sum over 8 blocks. The share of each (below zero: it offsets others), and how the")
-    print("candidate for its cell remembers the block's last state. That is memory, not the cycle seen in the Sun:")
+    print("\nIts forecast, of the root of the spots, is a sum over 8 blocks. The share of each (below zero: it offsets")
+    print("others), and how the candidate for its cell remembers the block's last state: memory, not the Sun's cycle.")
     share = shares(model, series)
     candidates = [block.matrix for block in model.recurrent.recurrent_blocks() if block.gate == "cell"]
     for block in share.argsort(descending=True).tolist():

@@ -27,7 +27,7 @@ from parallelrnn.nn import recurrent_blocks
             "block_size=[2, 2] adds up to 4 units, but hidden_size is 6; use hidden_size=4 or other",
         ),
         (6, [6, 0], ValueError, "every block needs at least 1 unit, got block_size=[6, 0]"),
-        (6, [], ValueError, "block_size=[] adds up to 0 units"),
+        (6, [], ValueError, "block_size=[] names no block; hidden_size is 6"),
         (6, 2.0, TypeError, "block_size should be an int or a list of ints, got: float"),
         (6, True, TypeError, "block_size should be an int or a list of ints, got: bool"),
         (6, "2", TypeError, "block_size should be an int or a list of ints, got: str"),
@@ -102,4 +102,4 @@ def test_a_projected_lstm_is_read_as_the_map_from_its_unprojected_state() -> Non
 
 def test_other_modules_have_no_blocks() -> None:
     with pytest.raises(TypeError, match="Linear has no recurrent blocks; expected ParaRNN"):
-        list(recurrent_blocks(nn.Linear(3, 3)))
+        recurrent_blocks(nn.Linear(3, 3))

@@ -42,7 +42,9 @@ def test_an_aggregate_is_kept() -> None:
     dense = linear_rnn(8, aggregate="linear")
     x = torch.randn(10, 5, 3, dtype=torch.float64)
     torch.testing.assert_close(from_torch(dense, 2)(x)[0], dense(x)[0], rtol=1e-9, atol=1e-10)
-    with pytest.raises(ValueError, match="should have aggregate=None or 'linear', got FeedForward"):
+    narrow = linear_rnn(8, bias=False, aggregate=nn.Linear(8, 1, dtype=torch.float64))
+    torch.testing.assert_close(from_torch(narrow, 2)(x)[0], narrow(x)[0], rtol=1e-9, atol=1e-10)
+    with pytest.raises(ValueError, match="should have aggregate=None or a linear one, got FeedForward"):
         from_torch(linear_rnn(8, aggregate="ffn"), 2)
 
 
@@ -123,6 +125,13 @@ def test_an_ill_conditioned_transform_is_reported() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         from_torch(dense, block_size=[4])  # whole blocks lose nothing
+
+
+def test_a_matrix_without_finite_entries_is_refused() -> None:
+    rnn = nn.RNN(3, 4)
+    nn.init.constant_(rnn.weight_hh_l0, float("nan"))
+    with pytest.raises(ValueError, match="the recurrent matrix has entries that are not finite"):
+        from_torch(rnn, block_size=2)
 
 
 def test_what_has_no_blocks_is_refused() -> None:

@@ -32,8 +32,14 @@ INPUTS: list[tuple[Any, tuple[Any, ...], type[Exception], str]] = [
     (ParaGRU(3, 8, batch_first=True), (x[:, :0],), RuntimeError, "along dimension 1 of an input of shape (5, 0, 3)"),
     (ParaRNN(3, 8), (x[:0, 0],), RuntimeError, "at least one time step"),
     (ParaRNN(3, 8), (x.double(),), ValueError, "input.to(torch.float32), or convert model: model.to(torch.float64)"),
-    (ParaRNN(3, 8), (x.long(),), ValueError, "dtype (torch.int64) does not match weight dtype (torch.float32)"),
+    (
+        ParaRNN(3, 8),
+        (x.long(),),
+        ValueError,
+        "(torch.int64) is not a floating-point one. Convert input",
+    ),
     (ParaRNN(3, 8), (x.numpy(),), TypeError, "expected input to be a torch.Tensor, got ndarray; torch.as_tensor"),
+    (ParaRNN(3, 8), (None,), TypeError, "ParaRNN: expected input to be a torch.Tensor, got NoneType"),
     (ParaRNN(3, 8), (x, np.zeros((1, 4, 8))), TypeError, "expected hx to be a torch.Tensor, got ndarray"),
     (ParaGRU(3, 8), (x, torch.zeros(1, 4, 7)), RuntimeError, "expected h_0 of shape (1, 4, 8) (num_layers * num_dir"),
     (
@@ -48,7 +54,7 @@ INPUTS: list[tuple[Any, tuple[Any, ...], type[Exception], str]] = [
         ParaGRU(3, 8),
         (x, (torch.zeros(1, 4, 8),) * 2),
         TypeError,
-        "ParaGRU: expected hx to be a torch.Tensor, got tuple",
+        "ParaGRU: expected hx to be one tensor h_0, got a tuple of 2",
     ),
     (
         ParaLSTM(3, 8),
@@ -119,6 +125,7 @@ def test_inputs(module: nn.Module, inputs: tuple[Any, ...], error: type[Exceptio
             ValueError,
             "one of 'linear', 'fc', 'ffn', None or an nn.Module, got 'mean'",
         ),
+        (lambda: ParaRNN(3, 8, aggregate=nn.Linear(4, 2)), ValueError, "gets the 8 units of all blocks and directions"),
         (
             lambda: ParaRNN(3, 8, backend="cuda"),
             ValueError,
@@ -128,11 +135,11 @@ def test_inputs(module: nn.Module, inputs: tuple[Any, ...], error: type[Exceptio
         (lambda: ParaLSTM(3, 8, dropout=1.5), ValueError, "in range [0, 1]"),
         (lambda: ParaLSTM(3, 8, proj_size=8), ValueError, "proj_size has to be smaller than hidden_size"),
         (lambda: ParaLSTM(3, 8, proj_size=-1), ValueError, "positive integer or zero"),
-        (lambda: ParaLSTM(3, 8, proj_size=3), ValueError, "proj_size 3 does not fit: use one of [4]"),
+        (lambda: ParaLSTM(3, 8, proj_size=3), ValueError, "proj_size 3 does not fit: use one of [4], or block_size=8"),
         (
             lambda: ParaLSTM(3, 9, proj_size=4, block_size=[1, 8]),
             ValueError,
-            "4 does not fit: use larger blocks",
+            "4 does not fit: use block_size=9",
         ),
     ],
 )

@@ -104,6 +104,13 @@ def _kind(part: np.ndarray) -> str:
 def test_mixed_order_needs_room() -> None:
     with pytest.raises(ValueError, match="a block of size 2 is no multiple of 4; use block_size=4 or 8"):
         initialize.mixed_order_(ParaRNN(3, 16))
+    with pytest.raises(ValueError, match=r"a range within \(0, 1\), such as \(0.2, 0.6\), got \(0.5, 1.5\)"):
+        initialize.mixed_order_(ParaRNN(3, 16, block_size=4), modulus=(0.5, 1.5))
+    layer = ParaRNN(3, 10, block_size=[4, 6])
+    before = [m.clone() for m in matrices(layer)]
+    with pytest.raises(ValueError, match="a block of size 6 is no multiple of 4"):
+        initialize.mixed_order_(layer)
+    assert all(torch.equal(a, b) for a, b in zip(before, matrices(layer), strict=True))  # nothing half done
 
 
 @pytest.mark.parametrize("cls", [ParaLSTM, nn.LSTM, ParaGRU, nn.GRUCell])
@@ -212,17 +219,22 @@ def test_waves_say_what_they_need() -> None:
         initialize.waves_(ParaRNN(3, 8), periods=[3, 4])
     with pytest.raises(ValueError, match="periods: expected finite values of more than 2 time steps"):
         initialize.waves_(ParaRNN(3, 8), periods=[3, 4, 1, 5])
+    with pytest.raises(TypeError, match="periods: expected a list of 4 numbers, got int"):
+        initialize.waves_(ParaRNN(3, 8), periods=10)
+    with pytest.raises(ValueError, match="longest must be at least 4 steps, got -1"):
+        initialize.waves_(ParaRNN(3, 8), longest=-1)
     with pytest.raises(ValueError, match="half_lives: expected finite values of more than 0 time steps"):
         initialize.waves_(ParaRNN(3, 8), half_lives=[3, 4, math.inf, 5])
 
 
 def test_matrices_that_are_made_of_other_parameters_are_refused() -> None:
-    with pytest.raises(ValueError, match="modulus and angle; use waves_"):
+    with pytest.raises(ValueError, match="modulus and angle; make it with form='free'"):
         initialize.identity_(ParaRNN(3, 8, form="polar"))
     with pytest.raises(ValueError, match="product of two weights"):
         initialize.identity_(ParaLSTM(3, 8, proj_size=4))
     parametrized = torch.nn.utils.parametrizations.weight_norm(ParaRNN(3, 8), "weight_hh_l0")
     with pytest.raises(ValueError, match="a parametrized weight is computed from others"):
         initialize.identity_(parametrized)
-    with pytest.raises(TypeError, match="got Linear"):
-        initialize.identity_(nn.Linear(3, 3))
+    for name in ("identity_", "uniform_", "waves_"):
+        with pytest.raises(TypeError, match="got Linear"):
+            getattr(initialize, name)(nn.Linear(3, 3))

@@ -15,10 +15,11 @@ from parallelrnn.nn.polar import modulus_to_log_rate, polar_blocks
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
 def test_no_parameter_makes_a_block_that_grows(dtype: torch.dtype) -> None:
-    log_rate = torch.cat([torch.linspace(-1000, 10, 500), torch.linspace(-25, 5, 500)]).to(dtype)
+    log_rate = torch.cat([torch.linspace(-1000, 1000, 500), torch.linspace(-25, 5, 500)]).to(dtype).requires_grad_()
     angle = torch.linspace(-10, 10, 1000).to(dtype)
     blocks = polar_blocks(log_rate, angle)
     assert blocks.isfinite().all()
+    assert torch.autograd.grad(blocks.sum(), log_rate)[0].isfinite().all()
     assert torch.linalg.matrix_norm(blocks.double(), ord=2).max() < 1
 
 

@@ -62,7 +62,9 @@ def recurrence(
 def supports(weights: Weights, lengths: Tensor | None) -> bool:
     """Whether a recurrence can be said in ONNX's operators, and the exporter at work can emit them.
 
-    That is the one built on torch.export, from torch 2.8 on. Any other unrolls the reference.
+    That is the one built on torch.export, from torch 2.8 on. Anything else unrolls the reference; so does any dtype but
+    float32, for which onnxruntime has no such operators.
     """
     emits = hasattr(torch.onnx, "ops") and torch.compiler.is_exporting()
-    return emits and lengths is None and weights.projection is None
+    known = weights.recurrent.dtype == torch.float32 and lengths is None and weights.projection is None
+    return emits and known

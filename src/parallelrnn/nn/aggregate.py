@@ -42,6 +42,11 @@ def make_aggregate(
     aggregate: str | nn.Module | None, width: int, bias: bool, device: Any, dtype: torch.dtype | None
 ) -> nn.Module | None:
     """Build what a layer's `aggregate` argument names; a module is taken as it is."""
+    if isinstance(aggregate, nn.Linear) and aggregate.in_features != width:
+        raise ValueError(
+            f"aggregate gets the {width} units of all blocks and directions, but takes {aggregate.in_features}; "
+            f"use nn.Linear({width}, {aggregate.out_features})"
+        )
     if aggregate is None or isinstance(aggregate, nn.Module):
         return aggregate
     if aggregate == "linear":

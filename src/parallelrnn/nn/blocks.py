@@ -50,6 +50,8 @@ def parse_block_size(hidden_size: int, block_size: BlockSize) -> Blocks:
         return Blocks((block_size,) * (hidden_size // block_size))
     if any(isinstance(size, bool) or not isinstance(size, int) for size in block_size):
         raise TypeError(f"block_size should be a list of ints, got {list(block_size)}")
+    if not block_size:
+        raise ValueError(f"block_size={list(block_size)} names no block; hidden_size is {hidden_size}")
     if any(size < 1 for size in block_size):
         raise ValueError(f"every block needs at least 1 unit, got block_size={list(block_size)}")
     if sum(block_size) != hidden_size:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from numbers import Real
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from parallelrnn.kernels import autocast_enabled
@@ -33,19 +35,26 @@ def check_probability(name: str, value: object) -> None:
 
 
 def check_tensor(owner: str, name: str, value: object) -> Tensor:
-    """Refuse arrays and lists, with the call that makes tensors of them."""
+    """Refuse anything but a tensor, arrays and lists with the call that makes tensors of them."""
     if isinstance(value, Tensor):
         return value
-    raise TypeError(
-        f"{owner}: expected {name} to be a torch.Tensor, got {type(value).__name__}; "
-        "torch.as_tensor(...) makes one of arrays and lists"
-    )
+    convertible = isinstance(value, list | np.ndarray)
+    advice = "; torch.as_tensor(...) makes one of arrays and lists" if convertible else ""
+    raise TypeError(f"{owner}: expected {name} to be a torch.Tensor, got {type(value).__name__}{advice}")
 
 
 def check_dtype(owner: str, name: str, value: Tensor, weight: Tensor) -> None:
-    """Refuse a dtype other than the weights', except under autocast, which converts."""
-    if value.dtype != weight.dtype and not autocast_enabled(value.device.type):
+    """Refuse a dtype other than the weights', except where autocast converts."""
+    if value.dtype == weight.dtype:
+        return
+    if not value.is_floating_point():
         raise ValueError(
-            f"{owner}: RNN {name} dtype ({value.dtype}) does not match weight dtype ({weight.dtype}). "
-            f"Convert {name}: {name}.to({weight.dtype}), or convert model: model.to({value.dtype})"
+            f"{owner}: {name} dtype ({value.dtype}) is not a floating-point one. "
+            f"Convert {name}: {name}.to({weight.dtype})"
         )
+    if autocast_enabled(value.device.type) and torch.float64 not in (value.dtype, weight.dtype):
+        return
+    raise ValueError(
+        f"{owner}: RNN {name} dtype ({value.dtype}) does not match weight dtype ({weight.dtype}). "
+        f"Convert {name}: {name}.to({weight.dtype}), or convert model: model.to({value.dtype})"
+    )

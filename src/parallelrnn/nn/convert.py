@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from typing import Any
+from copy import deepcopy
+from typing import Any, overload
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +28,20 @@ _TWINS: dict[type[nn.RNNBase | nn.RNNCellBase], type[Converted]] = {
 }
 
 
+@overload
+def from_torch(module: nn.RNN | ParaRNN, block_size: BlockSize | None = None) -> ParaRNN: ...
+@overload
+def from_torch(module: nn.LSTM, block_size: BlockSize | None = None) -> ParaLSTM: ...
+@overload
+def from_torch(module: nn.GRU, block_size: BlockSize | None = None) -> ParaGRU: ...
+@overload
+def from_torch(module: nn.RNNCell, block_size: BlockSize | None = None) -> ParaRNNCell: ...
+@overload
+def from_torch(module: nn.LSTMCell, block_size: BlockSize | None = None) -> ParaLSTMCell: ...
+@overload
+def from_torch(module: nn.GRUCell, block_size: BlockSize | None = None) -> ParaGRUCell: ...
+@overload
+def from_torch(module: nn.Module, block_size: BlockSize | None = None) -> Converted: ...
 def from_torch(module: nn.Module, block_size: BlockSize | None = None) -> Converted:
     """Copy a trained `nn.RNN`, `nn.LSTM`, `nn.GRU` or one of their cells into one of ours.
 
@@ -102,17 +117,16 @@ def _cut(module: nn.RNN | ParaRNN, block_size: BlockSize) -> ParaRNN:
 
 def _fold_into_aggregate(ours: ParaRNN, transform: Tensor, aggregate: nn.Module | None) -> None:
     """Let the aggregate map B^-1 h to h, and on to what the original made of h."""
-    assert isinstance(ours.aggregate, nn.Linear)
     if aggregate is None:
+        assert isinstance(ours.aggregate, nn.Linear)
         ours.aggregate.weight.copy_(transform)
         if ours.bias:
             ours.aggregate.bias.zero_()
-    elif type(aggregate) is nn.Linear and (aggregate.bias is None) != ours.bias:
+    elif type(aggregate) is nn.Linear:
+        ours.aggregate = deepcopy(aggregate).requires_grad_()
         ours.aggregate.weight.copy_(_double(aggregate.weight) @ transform)
-        if ours.bias:
-            ours.aggregate.bias.copy_(aggregate.bias)
     else:
-        raise ValueError(f"the layer to be cut should have aggregate=None or 'linear', got {aggregate}")
+        raise ValueError(f"the layer to be cut should have aggregate=None or a linear one, got {aggregate}")
 
 
 def _double(tensor: Tensor) -> Tensor:

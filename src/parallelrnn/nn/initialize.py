@@ -11,11 +11,13 @@ from collections.abc import Callable, Sequence
 from itertools import cycle
 from typing import TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
 
 from parallelrnn.kernels import GATES
+from parallelrnn.nn.checks import check_size
 from parallelrnn.nn.matrices import recurrent_blocks, torch_mode, weight_suffixes
 from parallelrnn.nn.parameters import BlockRecurrent
 from parallelrnn.nn.polar import modulus_to_log_rate, rotations
@@ -26,8 +28,12 @@ ModuleT = TypeVar("ModuleT", bound=BlockRecurrent | nn.RNNBase | nn.RNNCellBase)
 @torch.no_grad()
 def uniform_(module: ModuleT) -> ModuleT:
     """Entries uniform on (-1/sqrt(d), 1/sqrt(d)), d = hidden_size, as in `torch.nn`: R-1 and C-1 features only."""
-    bound = 1 / math.sqrt(module.hidden_size)
-    return _fill(module, lambda matrix: torch.empty_like(matrix).uniform_(-bound, bound))
+
+    def draw(matrix: Tensor) -> Tensor:
+        bound = 1 / math.sqrt(module.hidden_size)
+        return torch.empty_like(matrix).uniform_(-bound, bound)
+
+    return _fill(module, draw)
 
 
 @torch.no_grad()
@@ -57,6 +63,8 @@ def mixed_order_(module: ModuleT, modulus: tuple[float, float] = (0.2, 0.6)) -> 
     gives a wide dense layer: powers of a Jordan block grow before they decay, those of order 4 at 0.9 to more than two
     hundred. Angles are drawn from (0, pi).
     """
+    if not 0 < min(modulus) <= max(modulus) < 1:
+        raise ValueError(f"modulus should be a range within (0, 1), such as (0.2, 0.6), got {modulus}")
     features = 0
 
     def draw(matrix: Tensor) -> Tensor:
@@ -92,6 +100,7 @@ def chrono_(module: ModuleT, longest: int) -> ModuleT:
         )
     if not module.bias:
         raise ValueError("chrono_ sets gate biases, and this module was made with bias=False")
+    check_size("longest", longest)
     if longest < 3:
         raise ValueError(f"longest must be at least 3 steps, got {longest}")
     signs = {"forget": 1, "input": -1} if mode == "LSTM" else {"update": 1}
@@ -127,6 +136,8 @@ def waves_(
         size = getattr(module, "block_size", module.hidden_size)
         raise ValueError(f"a wave takes two units, and a block of odd size has one to spare (block_size={size})")
     count = module.hidden_size // 2
+    if not 4 <= longest < math.inf:
+        raise ValueError(f"longest must be at least 4 steps, got {longest}")
     if periods is None:
         # From the longest down, so that a single wave is the longest.
         periods = torch.logspace(math.log10(longest), math.log10(4), count, dtype=torch.float64).flip(0).tolist()
@@ -160,13 +171,17 @@ def _fill(module: ModuleT, draw: Callable[[Tensor], Tensor]) -> ModuleT:
     """Replace every recurrent matrix by what `draw` makes for it."""
     _mode(module)
     if _is_polar(module):
-        raise ValueError("this layer holds its blocks as modulus and angle; use waves_, or make it with form='free'")
+        raise ValueError(
+            "this module holds its blocks as modulus and angle; make it with form='free', or set a ParaRNN by waves_"
+        )
     if getattr(module, "proj_size", 0):
         raise ValueError(
             "with proj_size a recurrent matrix is a product of two weights; initialise weight_hh and weight_hr"
         )
-    for block in recurrent_blocks(module):
-        block.matrix.copy_(draw(block.matrix))
+    blocks = list(recurrent_blocks(module))
+    drawn = [draw(block.matrix) for block in blocks]  # all before the first is written, since drawing may raise
+    for block, matrix in zip(blocks, drawn, strict=True):
+        block.matrix.copy_(matrix)
     return module
 
 
@@ -189,6 +204,8 @@ def _is_polar(module: nn.Module) -> bool:
 
 
 def _check_steps(name: str, values: Sequence[float], count: int, above: float) -> None:
+    if not isinstance(values, Sequence | np.ndarray | Tensor):
+        raise TypeError(f"{name}: expected a list of {count} numbers, got {type(values).__name__}")
     if len(values) != count:
         raise ValueError(f"{name}: expected one value for each of {count} waves (hidden_size / 2), got {len(values)}")
     if not all(math.isfinite(value) and value > above for value in values):

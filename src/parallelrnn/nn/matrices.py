@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from torch import Tensor, nn
@@ -26,15 +26,18 @@ def recurrent_blocks(module: nn.Module) -> Iterator[RecurrentBlock]:
     A vanilla `nn.RNN`, `nn.LSTM` or `nn.GRU` is one block per layer, direction and gate. Where an LSTM projects its
     output (`proj_size`), the matrix is W_hh W_hr, by which the unprojected state re-enters the gate.
     """
-    if not isinstance(module, nn.RNNBase | nn.RNNCellBase):
-        own = getattr(module, "recurrent_blocks", None)
-        if own is None:
-            raise TypeError(
-                f"{type(module).__name__} has no recurrent blocks; expected ParaRNN, ParaLSTM, ParaGRU, "
-                "nn.RNN, nn.LSTM, nn.GRU or one of their cells"
-            )
-        yield from own()
-        return
+    if isinstance(module, nn.RNNBase | nn.RNNCellBase):
+        return _torch_blocks(module)
+    own: Callable[[], Iterator[RecurrentBlock]] | None = getattr(module, "recurrent_blocks", None)
+    if own is None:
+        raise TypeError(
+            f"{type(module).__name__} has no recurrent blocks; expected ParaRNN, ParaLSTM, ParaGRU, "
+            "nn.RNN, nn.LSTM, nn.GRU or one of their cells"
+        )
+    return own()
+
+
+def _torch_blocks(module: nn.RNNBase | nn.RNNCellBase) -> Iterator[RecurrentBlock]:
     for layer, direction, suffix in weight_suffixes(module):
         stacked = getattr(module, f"weight_hh{suffix}")  # (G * d, d)
         projection = getattr(module, f"weight_hr{suffix}", None)

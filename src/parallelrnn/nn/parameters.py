@@ -236,6 +236,8 @@ class BlockRecurrent(nn.Module):
             return None
         name = type(self).__name__
         if self.num_states == 1:
+            if isinstance(hx, tuple | list):
+                raise TypeError(f"{name}: expected hx to be one tensor h_0, got a {type(hx).__name__} of {len(hx)}")
             return (check_tensor(name, "hx", hx),)
         if not isinstance(hx, tuple | list) or len(hx) != 2:
             came = f"{len(hx)} of them" if isinstance(hx, tuple | list) else type(hx).__name__
@@ -254,12 +256,17 @@ class BlockRecurrent(nn.Module):
         if isinstance(self.proj_size, bool) or not isinstance(self.proj_size, int):
             raise TypeError(f"proj_size should be of type int, got: {type(self.proj_size).__name__}")
         if self.proj_size < 0:
-            raise ValueError("proj_size should be a positive integer or zero to disable projections")
+            raise ValueError(
+                f"proj_size should be a positive integer or zero to disable projections, got {self.proj_size}"
+            )
         if self.proj_size >= self.hidden_size:
-            raise ValueError("proj_size has to be smaller than hidden_size")
+            raise ValueError(
+                f"proj_size has to be smaller than hidden_size, got {self.proj_size} and {self.hidden_size}"
+            )
         allowed = [units * self.num_blocks for units in range(1, min(self.blocks.sizes))]
         if self.proj_size and self.proj_size not in allowed:
-            advice = f"use one of {allowed}" if allowed else "use larger blocks"
+            fitting = self.hidden_size // math.gcd(self.hidden_size, self.proj_size)
+            advice = f"use one of {allowed}, or block_size={fitting}" if allowed else f"use block_size={fitting}"
             raise ValueError(
                 f"each of {self.num_blocks} blocks is projected by itself, all to the same number of units, fewer than "
                 f"the smallest block has ({min(self.blocks.sizes)}); proj_size {self.proj_size} does not fit: {advice}"

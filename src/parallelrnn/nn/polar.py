@@ -23,7 +23,8 @@ def polar_blocks(log_rate: Tensor, angle: Tensor) -> Tensor:
     """Blocks from their unconstrained parameters."""
     # exp(-exp(x)) rounds to one for very slow decays; four units of rounding less, the matrix stays a contraction.
     largest = 1 - 4 * torch.finfo(log_rate.dtype).eps
-    return rotations(largest * torch.exp(-torch.exp(log_rate)), angle)
+    # At 4 the modulus is 2e-24, zero for all purposes; far beyond, the gradient would be infinity times zero.
+    return rotations(largest * torch.exp(-torch.exp(log_rate.clamp(max=4))), angle)
 
 
 def modulus_to_log_rate(modulus: Tensor) -> Tensor:

@@ -41,6 +41,8 @@ def block_diagonalize(matrix: Array, sizes: tuple[int, ...]) -> BlockDiagonalFor
     from scipy.linalg import schur
     from scipy.linalg.lapack import dtrsen
 
+    if not np.isfinite(matrix).all():
+        raise ValueError("the recurrent matrix has entries that are not finite; has its training diverged?")
     schur_form, basis = schur(np.asarray(matrix, dtype=np.float64), output="real")
     pieces = _pieces(schur_form)
     _tell_apart(pieces, schur_form)
