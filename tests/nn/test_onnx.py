@@ -83,6 +83,7 @@ def test_projections_which_onnx_has_not_are_unrolled(tmp_path: Path) -> None:
     np.testing.assert_allclose(run(session, x)[0], layer(x)[0].detach().numpy(), rtol=0, atol=1e-5)
 
 
+@any_length
 def test_double_precision_which_onnxruntime_has_not_is_unrolled(tmp_path: Path) -> None:
     layer = ParaLSTM(3, 8, dtype=torch.float64)
     x = torch.randn(4, 6, 3, dtype=torch.float64)

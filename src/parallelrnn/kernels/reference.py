@@ -98,7 +98,7 @@ def _recurrent_part(weights: Weights) -> Callable[[Tensor], Tensor]:
         b = b.view(gates, num_blocks, block_size).transpose(0, 1).reshape(num_blocks, 1, gates * block_size)
 
     def recur(h: Tensor) -> Tensor:
-        r = torch.bmm(h, w) if b is None else torch.baddbmm(b, h, w)
+        r = torch.bmm(h, w) if b is None else torch.bmm(h, w) + b
         return r.view(num_blocks, -1, gates, block_size)
 
     return recur
@@ -110,8 +110,8 @@ def _split_blocks(state: Tensor, num_blocks: int) -> Tensor:
 
 
 def autocast_enabled(device_type: str) -> bool:
-    """Whether autocast is on; it is not, rather than an error, on a device that has none (meta)."""
-    return torch.amp.is_autocast_available(device_type) and torch.is_autocast_enabled(device_type)
+    """Whether autocast is on; it is off, rather than an error, on the meta device, which has none."""
+    return device_type != "meta" and torch.is_autocast_enabled(device_type)
 
 
 def _without_autocast(device_type: str) -> AbstractContextManager[object]:

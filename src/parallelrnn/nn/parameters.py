@@ -236,11 +236,11 @@ class BlockRecurrent(nn.Module):
             return None
         name = type(self).__name__
         if self.num_states == 1:
-            if isinstance(hx, tuple | list):
+            if isinstance(hx, (tuple, list)):
                 raise TypeError(f"{name}: expected hx to be one tensor h_0, got a {type(hx).__name__} of {len(hx)}")
             return (check_tensor(name, "hx", hx),)
-        if not isinstance(hx, tuple | list) or len(hx) != 2:
-            came = f"{len(hx)} of them" if isinstance(hx, tuple | list) else type(hx).__name__
+        if not isinstance(hx, (tuple, list)) or len(hx) != 2:
+            came = f"{len(hx)} of them" if isinstance(hx, (tuple, list)) else type(hx).__name__
             raise TypeError(f"{name}: expected hx to be a pair of tensors (h_0, c_0), got {came}")
         return tuple(check_tensor(name, "every part of hx", s) for s in hx)
 

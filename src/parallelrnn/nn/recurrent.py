@@ -76,6 +76,10 @@ class _Layer(BlockRecurrent):
         """Features of the concatenated states of one layer, over both directions."""
         return self.num_directions * self.output_size
 
+    @property
+    def _state_names(self) -> tuple[str, ...]:
+        return ("h_0", "c_0")[: self.num_states]
+
     def reset_parameters(self) -> None:
         """Draw every weight anew; an aggregate that knows how is asked to do the same."""
         super().reset_parameters()
@@ -149,7 +153,7 @@ class _Layer(BlockRecurrent):
         if state is None:
             dtype = self.weight_ih_l0.dtype
             return tuple(torch.zeros(shape, dtype=dtype, device=x.device) for shape in shapes)
-        for name, s, shape in zip(("h_0", "c_0"), state, shapes, strict=False):
+        for name, s, shape in zip(self._state_names, state, shapes, strict=True):
             if s.shape != shape:
                 raise RuntimeError(
                     f"{type(self).__name__}: expected {name} of shape {shape} "
@@ -180,7 +184,7 @@ class _Layer(BlockRecurrent):
             )
 
     def _check_state_ranks(self, state: State, rank: int) -> None:
-        for name, s in zip(("h_0", "c_0"), state, strict=False):
+        for name, s in zip(self._state_names, state, strict=True):
             if s.dim() != rank:
                 raise RuntimeError(
                     f"{type(self).__name__}: for {'batched' if rank == 3 else 'unbatched'} input, {name} should be "
