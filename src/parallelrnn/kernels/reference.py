@@ -7,13 +7,13 @@ the pre-activation, r the recurrent part, both (K, B, G, D), and the state is (K
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from parallelrnn.kernels.autocast import without_autocast
 from parallelrnn.kernels.weights import State, Weights
 
 Step = Callable[[Tensor, Tensor, State], State]
@@ -63,7 +63,7 @@ def recurrence(
     dtype = weights.recurrent.dtype
     inputs = functional.linear(x, weights.input, weights.input_bias)  # (T, B, G * K * D)
 
-    with _without_autocast(x.device.type):
+    with without_autocast(x.device.type):
         u = inputs.to(dtype).unflatten(-1, (gates, num_blocks, block_size)).permute(0, 3, 1, 2, 4)  # (T, K, B, G, D)
         recur = _recurrent_part(weights)
         state = tuple(_split_blocks(s, num_blocks) for s in state)
@@ -107,12 +107,3 @@ def _recurrent_part(weights: Weights) -> Callable[[Tensor], Tensor]:
 def _split_blocks(state: Tensor, num_blocks: int) -> Tensor:
     blocks: Tensor = state.unflatten(-1, (num_blocks, -1))
     return blocks.transpose(0, 1)  # (B, K * D) -> (K, B, D)
-
-
-def autocast_enabled(device_type: str) -> bool:
-    """Whether autocast is on; it is off, rather than an error, on the meta device, which has none."""
-    return device_type != "meta" and torch.is_autocast_enabled(device_type)
-
-
-def _without_autocast(device_type: str) -> AbstractContextManager[object]:
-    return torch.autocast(device_type, enabled=False) if autocast_enabled(device_type) else nullcontext()

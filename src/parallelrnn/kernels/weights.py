@@ -9,9 +9,7 @@ from torch import Tensor
 # What goes from one step to the next: (h,), for the LSTM (h, c).
 State = tuple[Tensor, ...]
 
-MODES = ("RNN_TANH", "RNN_RELU", "RNN_SIGMOID", "RNN_LINEAR", "LSTM", "GRU")
-
-# In the order of torch.nn, in which every weight of G gates is stacked.
+# The modes, and the gates of each in the order of torch.nn, in which every weight of G gates is stacked.
 GATES: dict[str, tuple[str, ...]] = {
     "RNN_TANH": ("hidden",),
     "RNN_RELU": ("hidden",),
@@ -21,7 +19,7 @@ GATES: dict[str, tuple[str, ...]] = {
     "GRU": ("reset", "update", "new"),
 }
 
-NUM_STATES: dict[str, int] = {mode: 2 if mode == "LSTM" else 1 for mode in MODES}
+NUM_STATES: dict[str, int] = {mode: 2 if mode == "LSTM" else 1 for mode in GATES}
 
 
 class Weights(NamedTuple):

@@ -192,8 +192,7 @@ def _mode(module: nn.Module) -> str:
             "a parametrized weight is computed from others: initialise before registering parametrizations"
         )
     if isinstance(module, BlockRecurrent):
-        mode: str = module.mode
-        return mode
+        return module.mode
     if isinstance(module, nn.RNNBase | nn.RNNCellBase):
         return torch_mode(module)
     raise TypeError(f"expected a recurrent layer or cell of parallelrnn or torch.nn, got {type(module).__name__}")

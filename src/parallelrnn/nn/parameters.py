@@ -40,7 +40,8 @@ class BlockRecurrent(nn.Module):
     - `weight_hh` (G * d, block_size): the block diagonal of `torch.nn`'s (G * d, d), stored compactly. Row g * d + i
       holds the weights of unit i in gate g from the units of its own block. One block: exactly the parameter of
       `torch.nn`. Unequal blocks: one such parameter for each size, `weight_hh_l0_size2`, `weight_hh_l0_size3`, ...
-    - `weight_hr` (proj_size, block_size), if an LSTM projects: each block by itself.
+    - `weight_hr` (proj_size, block_size), if an LSTM projects: each block by itself. `weight_hh` then has
+      proj_size / num_blocks columns.
     - in polar form, `log_rate_hh` and `angle_hh` (G * num_blocks,) instead of `weight_hh`.
     """
 

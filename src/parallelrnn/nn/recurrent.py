@@ -193,7 +193,24 @@ class _Layer(BlockRecurrent):
             check_dtype(type(self).__name__, name, s, self.weight_ih_l0)
 
 
-class ParaRNN(_Layer):
+class _OneStateLayer(_Layer):
+    """A layer whose state is h alone."""
+
+    @overload
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]: ...
+
+    @overload
+    def forward(self, input: PackedSequence, hx: Tensor | None = None) -> tuple[PackedSequence, Tensor]: ...
+
+    def forward(
+        self, input: Tensor | PackedSequence, hx: Tensor | None = None
+    ) -> tuple[Tensor | PackedSequence, Tensor]:
+        """Run the layer over a sequence, from the state `hx` or from zeros."""
+        output, (h_n,) = self._call(input, hx)
+        return output, h_n
+
+
+class ParaRNN(_OneStateLayer):
     """K small RNNs side by side, h_k' = act(W_k h_k + U_k x + b_k), and one map that aggregates them.
 
     Stands where `torch.nn.RNN` stands: the same arguments in the same order, inputs and outputs of the same shapes,
@@ -274,19 +291,6 @@ class ParaRNN(_Layer):
         )
         self.nonlinearity = nonlinearity
 
-    @overload
-    def forward(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]: ...
-
-    @overload
-    def forward(self, input: PackedSequence, hx: Tensor | None = None) -> tuple[PackedSequence, Tensor]: ...
-
-    def forward(
-        self, input: Tensor | PackedSequence, hx: Tensor | None = None
-    ) -> tuple[Tensor | PackedSequence, Tensor]:
-        """Run the layer over a sequence, from the state `hx` or from zeros."""
-        output, (h_n,) = self._call(input, hx)
-        return output, h_n
-
 
 class ParaLSTM(_Layer):
     """K small LSTMs side by side and one map that aggregates them: stands where `torch.nn.LSTM` stands.
@@ -357,7 +361,7 @@ class ParaLSTM(_Layer):
         return output, (h_n, c_n)
 
 
-class ParaGRU(_Layer):
+class ParaGRU(_OneStateLayer):
     """K small GRUs side by side and one map that aggregates them: stands where `torch.nn.GRU` stands.
 
     Arguments as in `torch.nn.GRU`, then those of `ParaRNN`. The reset gate multiplies W_n h + b_n, as in `torch.nn`. In
@@ -405,16 +409,3 @@ class ParaGRU(_Layer):
             form=form,
             backend=backend,
         )
-
-    @overload
-    def forward(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]: ...
-
-    @overload
-    def forward(self, input: PackedSequence, hx: Tensor | None = None) -> tuple[PackedSequence, Tensor]: ...
-
-    def forward(
-        self, input: Tensor | PackedSequence, hx: Tensor | None = None
-    ) -> tuple[Tensor | PackedSequence, Tensor]:
-        """Run the layer over a sequence, from the state `hx` or from zeros."""
-        output, (h_n,) = self._call(input, hx)
-        return output, h_n
