@@ -88,9 +88,3 @@ def test_what_lies_beyond_a_sequence_changes_no_value_and_no_gradient(reverse: b
         results.append([output, final, *torch.autograd.grad(output.square().sum() + final.sum(), leaves)])
     for first, second in zip(*results, strict=True):
         torch.testing.assert_close(first, second, rtol=0, atol=0)
-
-
-def test_a_backend_that_is_not_there_is_not_replaced_by_another() -> None:
-    weights = Weights(torch.randn(4, 3), torch.randn(1, 2, 2, 2))
-    with pytest.raises(ValueError, match="backend 'triton' is not known; use one of 'auto', 'reference'"):
-        recurrence("RNN_TANH", torch.randn(6, 2, 3), weights, (torch.zeros(2, 4),), backend="triton")

@@ -129,7 +129,7 @@ def test_inputs(module: nn.Module, inputs: tuple[Any, ...], error: type[Exceptio
         (
             lambda: ParaRNN(3, 8, backend="cuda"),
             ValueError,
-            "backend 'cuda' is not known; use one of 'auto', 'reference'",
+            "backend 'cuda' is not known; use one of 'auto', 'cpu', 'triton', 'reference'",
         ),
         (lambda: ParaRNN(3, 8, 1.0), TypeError, "num_layers should be of type int, got: float"),
         (lambda: ParaLSTM(3, 8, dropout=1.5), ValueError, "in range [0, 1]"),

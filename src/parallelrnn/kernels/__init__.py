@@ -1,7 +1,7 @@
 """The recurrence itself: one signature, several backends, one dispatcher."""
 
 from parallelrnn.kernels.autocast import autocast_enabled
-from parallelrnn.kernels.dispatch import check_backend, recurrence
+from parallelrnn.kernels.dispatch import can_stream, check_backend, recurrence, stream
 from parallelrnn.kernels.weights import GATES, NUM_STATES, State, Weights
 
 __all__ = [
@@ -10,6 +10,8 @@ __all__ = [
     "State",
     "Weights",
     "autocast_enabled",
+    "can_stream",
     "check_backend",
     "recurrence",
+    "stream",
 ]

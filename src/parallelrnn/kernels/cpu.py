@@ -1,0 +1,327 @@
+"""The recurrence on the CPU: the input projected chunk by chunk, each chunk run by the C kernels of csrc/.
+
+A chunk is as many steps as fit the cache. Its projection goes into memory that the next chunk uses again; inputs of a
+few columns are projected by the kernel itself, and their projection never exists in memory.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from parallelrnn.kernels.library import INSTRUCTIONS, MODES, BackwardCall, Chunk, ForwardCall
+from parallelrnn.kernels.memory import empty
+from parallelrnn.kernels.weights import GATES, State, Weights
+
+FEW_INPUTS = 8  # so many columns are projected by the kernel
+ROWS = 2048  # (step, batch entry) pairs in a chunk
+
+
+def problem(weights: Weights) -> str:
+    """Why these weights cannot be run here; empty if they can."""
+    if INSTRUCTIONS is None:
+        return "there are no C kernels"
+    if weights.recurrent.dtype not in INSTRUCTIONS.lanes:
+        return f"it is for float32 and float64, not for {weights.recurrent.dtype}"
+    if weights.recurrent.device.type != "cpu":
+        return f"it is for the CPU, and the weights are on {weights.recurrent.device}"
+    if weights.projection is not None:
+        return "it has no projections (proj_size)"
+    return ""
+
+
+def stores_gates(mode: str, weights: Weights) -> bool:
+    """Whether training keeps the gates; where the input has few columns, computing them again is as fast."""
+    return len(GATES[mode]) > 1 and not _projects_inside(weights)
+
+
+def forward(
+    mode: str, x: Tensor, weights: Weights, state: State, lengths: Tensor | None, reverse: bool, training: bool
+) -> tuple[Tensor, State, Tensor | None, Tensor | None]:
+    """Output, final state, and for training an LSTM's cell states and the gates, each None where not needed."""
+    gates, width = len(GATES[mode]), weights.recurrent.shape[1] * weights.recurrent.shape[2]
+    length, batch, _ = x.shape
+    dtype = weights.recurrent.dtype
+    state = tuple(s.clone(memory_format=torch.contiguous_format) for s in state)
+    output = empty(length, batch, width, dtype=dtype)
+    cells = empty(length, batch, width, dtype=dtype) if training and mode == "LSTM" else None
+    kept = empty(length, batch, gates * width, dtype=dtype) if training and stores_gates(mode, weights) else None
+    run = _Forward(mode, weights, batch, lengths, reverse, whole=_projects_inside(weights))
+    for begin, end in run.chunks(length):
+        run(x[begin:end], begin, state, output[begin:end], _part(cells, begin, end), _part(kept, begin, end))
+    return output, state, cells, kept
+
+
+def stream(
+    mode: str,
+    x: Tensor,
+    layers: Sequence[Weights],
+    states: Sequence[State],
+    lengths: Tensor | None,
+    aggregate: tuple[Tensor, Tensor | None] | None,
+) -> tuple[Tensor, list[State]]:
+    """Inference of a stack of layers, all layers of one chunk before the next, and a linear map over the last.
+
+    No layer's output but the last exists as a whole. Only for stacks that run in one direction.
+    """
+    length, batch, _ = x.shape
+    dtype = layers[0].recurrent.dtype
+    widths = [weights.recurrent.shape[1] * weights.recurrent.shape[2] for weights in layers]
+    states = [tuple(s.clone(memory_format=torch.contiguous_format) for s in state) for state in states]
+    whole = len(layers) == 1 and aggregate is None and _projects_inside(layers[0])
+    runs = [_Forward(mode, weights, batch, lengths, False, whole) for weights in layers]
+    out_features = widths[-1] if aggregate is None else aggregate[0].shape[0]
+    result = empty(length, batch, out_features, dtype=dtype)
+    between = [torch.empty(runs[0].steps(length), batch, width, dtype=dtype) for width in widths]
+    for begin, end in runs[0].chunks(length):
+        part = x[begin:end]
+        for index, (run, state) in enumerate(zip(runs, states, strict=True)):
+            last = index == len(layers) - 1 and aggregate is None
+            output = result[begin:end] if last else between[index][: end - begin]
+            run(part, begin, state, output, None, None)
+            part = output
+        if aggregate is not None:
+            weight, bias = aggregate
+            into = result[begin:end].view(-1, out_features)
+            torch.mm(part.view(-1, widths[-1]), weight.t(), out=into)
+            if bias is not None:
+                into += bias
+    return result, states
+
+
+def backward(
+    mode: str,
+    grad_output: Tensor | None,
+    grad_state: Sequence[Tensor | None],
+    x: Tensor,
+    weights: Weights,
+    state: State,
+    lengths: Tensor | None,
+    reverse: bool,
+    output: Tensor,
+    cells: Tensor | None,
+    gates: Tensor | None,
+    needs_x: bool,
+) -> tuple[Tensor | None, Weights, State]:
+    """The gradients of x (if needed), of the weights and of the initial state."""
+    run = _Backward(mode, grad_state, x, weights, state, lengths, reverse, output, cells, gates, needs_x)
+    for begin, end in reversed(run.chunks(x.shape[0])):
+        run(grad_output, begin, end)
+    return run.grad_x, run.grad_weights, run.grad_state
+
+
+class _Recurrence:
+    """What forward and backward have in common: the weights as C sees them, and the chunks of time."""
+
+    def __init__(
+        self, mode: str, weights: Weights, batch: int, lengths: Tensor | None, reverse: bool, whole: bool, chunk: Chunk
+    ) -> None:
+        assert INSTRUCTIONS is not None, "callers ask problem() first"
+        self.instructions = INSTRUCTIONS
+        self.gates, self.num_blocks, self.block_size, _ = weights.recurrent.shape
+        self.width = self.num_blocks * self.block_size
+        self.batch = batch
+        self.reverse = reverse
+        self.lengths = lengths
+        self.whole = whole  # one chunk for the whole sequence
+        self.inside = _projects_inside(weights)
+        # Kept, so that the memory the pointers lead to stays.
+        self.weights = weights = Weights(*(None if w is None else w.contiguous() for w in weights))  # type: ignore[arg-type]
+        self.dtype = weights.recurrent.dtype
+        self.chunk = chunk
+        chunk.batch, chunk.num_blocks, chunk.block_size = batch, self.num_blocks, self.block_size
+        chunk.mode, chunk.reverse, chunk.threads = MODES.index(mode), reverse, torch.get_num_threads()
+        chunk.weight_ih, chunk.weight_hh = weights.input.data_ptr(), weights.recurrent.data_ptr()
+        chunk.bias_ih, chunk.bias_hh = _pointer(weights.input_bias), _pointer(weights.recurrent_bias)
+
+    def steps(self, length: int) -> int:
+        """Steps in a chunk of a sequence of this length."""
+        return length if self.whole else max(1, min(length, ROWS // max(1, self.batch)))
+
+    def chunks(self, length: int) -> list[tuple[int, int]]:
+        """Where each chunk begins and ends, in the order in which the recurrence meets them."""
+        steps = self.steps(length)
+        chunks = [(begin, min(begin + steps, length)) for begin in range(0, length, steps)]
+        return chunks[::-1] if self.reverse else chunks
+
+    def limits(self, begin: int, end: int) -> Tensor | None:
+        """How many steps of each sequence are real in a chunk."""
+        return None if self.lengths is None else (self.lengths - begin).clamp(0, end - begin)
+
+    def point_at(
+        self, x: Tensor, limits: Tensor | None, output: Tensor, cells: Tensor | None, gates: Tensor | None
+    ) -> None:
+        """Let the chunk that goes to C be this one."""
+        chunk = self.chunk
+        chunk.steps = x.shape[0]
+        if self.inside:
+            chunk.inputs, chunk.x = x.shape[2], x.data_ptr()
+            chunk.x_step, chunk.x_row, _ = x.stride()
+        chunk.limits = _pointer(limits)
+        chunk.output, chunk.cells, chunk.gates = output.data_ptr(), _pointer(cells), _pointer(gates)
+
+
+class _Forward(_Recurrence):
+    def __init__(
+        self, mode: str, weights: Weights, batch: int, lengths: Tensor | None, reverse: bool, whole: bool
+    ) -> None:
+        self.call = ForwardCall()
+        super().__init__(mode, weights, batch, lengths, reverse, whole, self.call.chunk)
+        self.workspace: Tensor | None = None
+
+    def __call__(
+        self, x: Tensor, begin: int, state: State, output: Tensor, cells: Tensor | None, gates: Tensor | None
+    ) -> None:
+        """Run the steps of x, the first of which is step `begin` of the sequence, and move `state` on past them."""
+        limits = self.limits(begin, begin + x.shape[0])
+        if self.inside:
+            x = _with_neighbouring_columns(x)
+        else:
+            self.call.projected = self._project(x, gates).data_ptr()
+        self.point_at(x, limits, output, cells, gates)
+        self.call.h, self.call.c = state[0].data_ptr(), _pointer(state[1] if len(state) > 1 else None)
+        _check(self.instructions.forward[self.dtype](ctypes.byref(self.call)))
+
+    def _project(self, x: Tensor, gates: Tensor | None) -> Tensor:
+        """W_ih x, without bias, in the memory of the gates, or in memory that the next chunk uses again."""
+        rows, columns = x.shape[0] * self.batch, self.gates * self.width
+        if gates is None:
+            if self.workspace is None or len(self.workspace) < rows:
+                self.workspace = torch.empty(rows, columns, dtype=self.dtype)
+            gates = self.workspace[:rows]
+        return torch.mm(x.reshape(rows, x.shape[2]), self.weights.input.t(), out=gates.view(rows, columns))
+
+
+class _Backward(_Recurrence):
+    def __init__(
+        self,
+        mode: str,
+        grad_state: Sequence[Tensor | None],
+        x: Tensor,
+        weights: Weights,
+        state: State,
+        lengths: Tensor | None,
+        reverse: bool,
+        output: Tensor,
+        cells: Tensor | None,
+        gates: Tensor | None,
+        needs_x: bool,
+    ) -> None:
+        self.call = call = BackwardCall()
+        needs_grad_gates = needs_x or not _projects_inside(weights)
+        super().__init__(mode, weights, x.shape[1], lengths, reverse, not needs_grad_gates, call.chunk)
+        self.small = self.block_size <= self.instructions.lanes[self.dtype]
+        self.x, self.state, self.output, self.cells, self.kept_gates = x, state, output, cells, gates
+        self.state = tuple(s.contiguous() for s in state)
+        self.grad_x = empty(*x.shape, dtype=self.dtype) if needs_x else None
+        self.grad_weights = Weights(*(None if w is None else torch.zeros_like(w) for w in self.weights))  # type: ignore[arg-type]
+        self.grad_state: State = tuple(
+            torch.zeros_like(s) if grad is None else grad.clone(memory_format=torch.contiguous_format)
+            for grad, s in zip(grad_state, self.state, strict=True)
+        )
+        rows = self.steps(x.shape[0]) * self.batch
+        self.grad_gates = torch.empty(rows, self.gates * self.width, dtype=self.dtype) if needs_grad_gates else None
+        self.grad_new = None
+        if mode == "GRU" and not self.small:
+            self.grad_new = torch.empty(rows, self.width, dtype=self.dtype)
+
+        call.grad_h = self.grad_state[0].data_ptr()
+        call.grad_c = _pointer(self.grad_state[1] if len(state) > 1 else None)
+        call.grad_gates, call.grad_new = _pointer(self.grad_gates), _pointer(self.grad_new)
+        if self.small:
+            call.grad_weight_hh = self.grad_weights.recurrent.data_ptr()
+            call.grad_bias_ih = _pointer(self.grad_weights.input_bias)
+            call.grad_bias_hh = _pointer(self.grad_weights.recurrent_bias)
+        if self.inside:
+            call.grad_weight_ih = self.grad_weights.input.data_ptr()
+
+    def __call__(self, grad_output: Tensor | None, begin: int, end: int) -> None:
+        """The backward of the steps from `begin` to `end`; chunks come in the order opposite to forward's."""
+        x, limits, rows = self.x[begin:end], self.limits(begin, end), (end - begin) * self.batch
+        before = tuple(
+            self._before(s, states, begin, end) for s, states in zip(self.state, self._states(), strict=True)
+        )
+        if self.inside:
+            x = _with_neighbouring_columns(x)
+        self.point_at(
+            x, limits, self.output[begin:end], _part(self.cells, begin, end), _part(self.kept_gates, begin, end)
+        )
+        if grad_output is not None:
+            grad_output = _with_neighbouring_columns(grad_output[begin:end])
+            self.call.grad_output_step, self.call.grad_output_row, _ = grad_output.stride()
+        self.call.grad_output = _pointer(grad_output)
+        self.call.h_before, self.call.c_before = before[0].data_ptr(), _pointer(before[1] if len(before) > 1 else None)
+        _check(self.instructions.backward[self.dtype](ctypes.byref(self.call)))
+
+        if self.grad_gates is None:
+            return
+        grad_gates = self.grad_gates[:rows]
+        if self.grad_x is not None:
+            torch.mm(grad_gates, self.weights.input, out=self.grad_x[begin:end].view(rows, x.shape[2]))
+        if not self.inside:
+            self.grad_weights.input.addmm_(grad_gates.t(), x.reshape(rows, x.shape[2]))
+        if not self.small:
+            self._add_recurrent_gradients(grad_gates, before[0], limits, begin, end)
+
+    def _states(self) -> tuple[Tensor, ...]:
+        """The stored states of all steps: h, for the LSTM also c."""
+        return (self.output,) if self.cells is None else (self.output, self.cells)
+
+    def _before(self, initial: Tensor, states: Tensor, begin: int, end: int) -> Tensor:
+        """The state (B, d) before the first step that the recurrence takes in a chunk."""
+        if not self.reverse:
+            return states[begin - 1] if begin else initial
+        if end == len(states):
+            return initial
+        if self.lengths is None:
+            return states[end]
+        return torch.where(self.lengths[:, None] > end, states[end], initial)  # others begin within the chunk
+
+    def _add_recurrent_gradients(
+        self, grad_gates: Tensor, h_before: Tensor, limits: Tensor | None, begin: int, end: int
+    ) -> None:
+        """For large blocks: their weight gradients are worth a matrix product each."""
+        steps = end - begin
+        if not self.reverse:
+            h = torch.cat([h_before[None], self.output[begin : end - 1]])  # (T, B, d), the state before each step
+        else:
+            h = torch.cat([self.output[begin + 1 : end], h_before[None]])
+            if limits is not None:  # each sequence has begun at its own last step
+                rows = limits.nonzero().squeeze(1)
+                h[limits[rows] - 1, rows] = h_before[rows]
+        if self.grad_weights.input_bias is not None:
+            self.grad_weights.input_bias.add_(grad_gates.sum(0))
+        if self.grad_new is not None:  # in W_n h + b_n, which the reset gate multiplies
+            grad_gates = torch.cat([grad_gates[:, : 2 * self.width], self.grad_new[: steps * self.batch]], 1)
+        if self.grad_weights.recurrent_bias is not None:
+            self.grad_weights.recurrent_bias.add_(grad_gates.sum(0))
+        by_block = grad_gates.view(-1, self.gates, self.num_blocks, self.block_size).permute(2, 1, 3, 0).flatten(1, 2)
+        blocks = h.view(-1, self.num_blocks, self.block_size).transpose(0, 1)  # (K, N, D)
+        products = torch.bmm(by_block, blocks)  # (K, G * D, D)
+        self.grad_weights.recurrent.add_(products.unflatten(1, (self.gates, self.block_size)).transpose(0, 1))
+
+
+def _projects_inside(weights: Weights) -> bool:
+    assert INSTRUCTIONS is not None, "callers ask problem() first"
+    is_small = weights.recurrent.shape[2] <= INSTRUCTIONS.lanes[weights.recurrent.dtype]
+    return is_small and weights.input.shape[1] <= FEW_INPUTS
+
+
+def _with_neighbouring_columns(tensor: Tensor) -> Tensor:
+    return tensor if tensor.stride(-1) == 1 or tensor.shape[-1] == 1 else tensor.contiguous()
+
+
+def _part(tensor: Tensor | None, begin: int, end: int) -> Tensor | None:
+    return None if tensor is None else tensor[begin:end]
+
+
+def _pointer(tensor: Tensor | None) -> int | None:
+    return None if tensor is None else tensor.data_ptr()
+
+
+def _check(failed: int) -> None:
+    if failed:
+        raise MemoryError("not enough memory for the weights of the recurrence")

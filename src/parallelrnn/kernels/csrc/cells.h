@@ -1,0 +1,137 @@
+/* The mathematics of the gated cells, for whatever lies in a vector's lanes; a template like vectors.h. */
+
+#define GATES_OF(mode) ((mode) == LSTM ? 4 : (mode) == GRU ? 3 : 1)
+
+/* Activate the gates i, f, g, o in place; the new cell state. */
+static INLINE vec NAME(lstm)(vec *a, vec c_before) {
+    a[0] = vsigmoid(a[0]);
+    a[1] = vsigmoid(a[1]);
+    a[2] = vtanh(a[2]);
+    a[3] = vsigmoid(a[3]);
+    return a[1] * c_before + a[0] * a[2];
+}
+
+/* Activate the gates r, z, n in place, with new_part = W_n h + b_n; the new state. */
+static INLINE vec NAME(gru)(vec *a, vec new_part, vec h_before) {
+    a[0] = vsigmoid(a[0]);
+    a[1] = vsigmoid(a[1]);
+    a[2] = vtanh(a[2] + a[0] * new_part);
+    return a[2] + a[1] * (h_before - a[2]);
+}
+
+/* d: the gradients of the gates before activation; grad_c: the gradient of the cell state, after the step to before. */
+static INLINE void NAME(lstm_backward)(vec *d, const vec *a, vec c, vec c_before, vec grad_h, vec *grad_c) {
+    const vec one = broadcast(1), tanh_c = vtanh(c);
+    const vec dc = *grad_c + grad_h * a[3] * (one - tanh_c * tanh_c);
+    d[0] = dc * a[2] * a[0] * (one - a[0]);
+    d[1] = dc * c_before * a[1] * (one - a[1]);
+    d[2] = dc * a[0] * (one - a[2] * a[2]);
+    d[3] = grad_h * tanh_c * a[3] * (one - a[3]);
+    *grad_c = dc * a[1];
+}
+
+/* d as above, direct: the gradient that reaches h before the step past the gates; the gradient of W_n h + b_n. */
+static INLINE vec NAME(gru_backward)(vec *d, const vec *a, vec new_part, vec h_before, vec grad_h, vec *direct) {
+    const vec one = broadcast(1);
+    d[2] = grad_h * (one - a[1]) * (one - a[2] * a[2]);
+    d[1] = grad_h * (h_before - a[2]) * a[1] * (one - a[1]);
+    d[0] = d[2] * new_part * a[0] * (one - a[0]);
+    *direct = grad_h * a[1];
+    return d[2] * a[0];
+}
+
+/* Where one row of the batch finds what it needs at one step. Pointers to what a call does not have are not to be used. */
+#define row NAME(row)
+typedef struct {
+    const REAL *x, *projected, *h_before, *c_before;
+    REAL *output, *gates, *cells;
+    const REAL *grad_output;
+    REAL *grad_gates, *grad_new, *grad_h, *grad_c;
+} row;
+
+static INLINE row NAME(forward_row)(const forward_call *call, int64_t t, int64_t b) {
+    const chunk *c = &call->chunk;
+    const int64_t width = c->num_blocks * c->block_size, gates = GATES_OF(c->mode);
+    const int64_t now = t * c->batch + b, before = now + (c->reverse ? c->batch : -c->batch);
+    const int first = is_first(c, t, b);
+    REAL *h = call->h, *cell = call->c, *output = c->output, *cells = c->cells;
+    return (row){
+        .x = (const REAL *)c->x + t * c->x_step + b * c->x_row,
+        .projected = (const REAL *)call->projected + now * gates * width,
+        .h_before = first ? h + b * width : output + before * width,
+        .c_before = first || !cells ? cell + b * width : cells + before * width,
+        .output = output + now * width,
+        .gates = (REAL *)c->gates + now * gates * width,
+        .cells = cells ? cells + now * width : cell + b * width,
+    };
+}
+
+static INLINE row NAME(backward_row)(const backward_call *call, int64_t t, int64_t b) {
+    const chunk *c = &call->chunk;
+    const int64_t width = c->num_blocks * c->block_size, gates = GATES_OF(c->mode);
+    const int64_t now = t * c->batch + b, before = now + (c->reverse ? c->batch : -c->batch);
+    const int first = is_first(c, t, b);
+    REAL *output = c->output, *cells = c->cells;
+    return (row){
+        .x = (const REAL *)c->x + t * c->x_step + b * c->x_row,
+        .h_before = first ? (const REAL *)call->h_before + b * width : output + before * width,
+        .c_before = first ? (const REAL *)call->c_before + b * width : cells + before * width,
+        .output = output + now * width,
+        .gates = (REAL *)c->gates + now * gates * width,
+        .cells = cells + now * width,
+        .grad_output = (const REAL *)call->grad_output + t * call->grad_output_step + b * call->grad_output_row,
+        .grad_gates = (REAL *)call->grad_gates + now * gates * width,
+        .grad_new = (REAL *)call->grad_new + now * width,
+        .grad_h = (REAL *)call->grad_h + b * width,
+        .grad_c = (REAL *)call->grad_c + b * width,
+    };
+}
+
+/* The rows of a tile that have a step t. The others get output and cells of zero, units `from` to `to`. */
+static INLINE int NAME(forward_tile)(const forward_call *call, int64_t t, tile tile, int64_t from, int64_t to, row *rows) {
+    const chunk *c = &call->chunk;
+    int count = 0;
+    for (int64_t b = tile.begin; b < tile.end; b++) {
+        const row r = NAME(forward_row)(call, t, b);
+        if (!c->limits || t < c->limits[b]) {
+            rows[count++] = r;
+            continue;
+        }
+        memset(r.output + from, 0, (to - from) * sizeof(REAL));
+        if (c->cells) memset(r.cells + from, 0, (to - from) * sizeof(REAL));
+    }
+    return count;
+}
+
+/* The same for backward: steps that are not real pass no gradient to the input. */
+static INLINE int NAME(backward_tile)(const backward_call *call, int64_t t, tile tile, int64_t from, int64_t to,
+                                      row *rows) {
+    const chunk *c = &call->chunk;
+    const int64_t width = c->num_blocks * c->block_size;
+    int count = 0;
+    for (int64_t b = tile.begin; b < tile.end; b++) {
+        const row r = NAME(backward_row)(call, t, b);
+        if (!c->limits || t < c->limits[b]) {
+            rows[count++] = r;
+            continue;
+        }
+        for (int g = 0; call->grad_gates && g < GATES_OF(c->mode); g++)
+            memset(r.grad_gates + g * width + from, 0, (to - from) * sizeof(REAL));
+        if (call->grad_new) memset(r.grad_new + from, 0, (to - from) * sizeof(REAL));
+    }
+    return count;
+}
+
+/* After the last step of a tile, copy its state, units `from` to `to`, to where the state is kept. */
+static void NAME(keep_state)(const forward_call *call, tile tile, int64_t from, int64_t to) {
+    const chunk *c = &call->chunk;
+    const int64_t width = c->num_blocks * c->block_size;
+    for (int64_t b = tile.begin; b < tile.end; b++) {
+        const int64_t steps = c->limits ? c->limits[b] : c->steps;
+        if (steps == 0) continue;
+        const int64_t last = ((c->reverse ? 0 : steps - 1) * c->batch + b) * width + from;
+        const int64_t size = (to - from) * (int64_t)sizeof(REAL);
+        memcpy((REAL *)call->h + b * width + from, (REAL *)c->output + last, size);
+        if (c->cells) memcpy((REAL *)call->c + b * width + from, (REAL *)c->cells + last, size);
+    }
+}

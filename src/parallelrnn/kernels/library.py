@@ -1,0 +1,121 @@
+"""The shared library of C kernels: where it is, what it can do, and its structures."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from ctypes import POINTER, Structure, c_char_p, c_int32, c_int64, c_void_p
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+MODES = ("RNN_TANH", "RNN_RELU", "RNN_SIGMOID", "RNN_LINEAR", "LSTM", "GRU")  # in the order of recurrence.h
+DTYPES = (torch.float32, torch.float64)
+VARIABLE = "PARALLELRNN_INSTRUCTIONS"  # which instruction set to use, instead of the best that the processor has
+FILE = "recurrence.dll" if os.name == "nt" else "recurrence.so"
+
+
+class Chunk(Structure):
+    """`chunk` of recurrence.h."""
+
+    _fields_ = (
+        *((name, c_int64) for name in ("steps", "batch", "num_blocks", "block_size")),
+        *((name, c_int64) for name in ("inputs", "x_step", "x_row")),
+        *((name, c_int32) for name in ("mode", "reverse", "threads")),
+        *((name, c_void_p) for name in ("limits", "x", "weight_ih", "bias_ih", "bias_hh", "weight_hh")),
+        *((name, c_void_p) for name in ("gates", "output", "cells")),
+    )
+
+
+class ForwardCall(Structure):
+    """`forward_call` of recurrence.h."""
+
+    _fields_ = (("chunk", Chunk), *((name, c_void_p) for name in ("projected", "h", "c")))
+
+
+class BackwardCall(Structure):
+    """`backward_call` of recurrence.h."""
+
+    _fields_ = (
+        ("chunk", Chunk),
+        *((name, c_void_p) for name in ("h_before", "c_before", "grad_output")),
+        *((name, c_int64) for name in ("grad_output_step", "grad_output_row")),
+        *((name, c_void_p) for name in ("grad_h", "grad_c", "grad_gates", "grad_new")),
+        *((name, c_void_p) for name in ("grad_weight_ih", "grad_bias_ih", "grad_bias_hh", "grad_weight_hh")),
+    )
+
+
+_Forward = ctypes.CFUNCTYPE(c_int32, POINTER(ForwardCall))
+_Backward = ctypes.CFUNCTYPE(c_int32, POINTER(BackwardCall))
+
+
+class _Table(Structure):
+    """`instruction_set` of recurrence.h."""
+
+    _fields_ = (("name", c_char_p), ("lanes", c_int64 * 2), ("forward", _Forward * 2), ("backward", _Backward * 2))
+
+
+@dataclass(frozen=True)
+class InstructionSet:
+    """The kernels for one set of vector instructions."""
+
+    name: str
+    lanes: dict[torch.dtype, int]  # blocks of at most so many units are small: the kernels sum their weight gradients
+    forward: dict[torch.dtype, Any]
+    backward: dict[torch.dtype, Any]
+
+
+@dataclass(frozen=True)
+class Library:
+    """What was found when the package was imported: instruction sets, the best first, or why there are none."""
+
+    path: Path
+    instruction_sets: tuple[InstructionSet, ...] = ()
+    has_threads: bool = False
+    problem: str = ""
+
+
+def load(path: Path) -> Library:
+    """Load the shared library, or say why that cannot be done."""
+    if not path.exists():
+        return Library(
+            path, problem="the C kernels were not built: no working C compiler when the package was installed"
+        )
+    try:
+        library = ctypes.CDLL(str(path))
+    except OSError as error:
+        return Library(path, problem=f"the C kernels could not be loaded: {error}")
+    sizes = (library.parallelrnn_forward_size(), library.parallelrnn_backward_size())
+    if sizes != (ctypes.sizeof(ForwardCall), ctypes.sizeof(BackwardCall)):
+        return Library(path, problem="the C kernels are of another version of the package")
+    library.parallelrnn_instruction_set.restype = POINTER(_Table)
+    tables: list[InstructionSet] = []
+    while table := library.parallelrnn_instruction_set(len(tables)):
+        tables.append(_instruction_set(table.contents))
+    return Library(path, tuple(tables), bool(library.parallelrnn_has_threads()))
+
+
+def _instruction_set(table: _Table) -> InstructionSet:
+    return InstructionSet(
+        table.name.decode(),
+        dict(zip(DTYPES, table.lanes, strict=True)),
+        dict(zip(DTYPES, table.forward, strict=True)),
+        dict(zip(DTYPES, table.backward, strict=True)),
+    )
+
+
+def choose(library: Library, name: str | None) -> InstructionSet | None:
+    """The instruction set of this name, or the best; None where there are no kernels."""
+    if not library.instruction_sets:
+        return None
+    for instructions in library.instruction_sets:
+        if name in (None, "", instructions.name):
+            return instructions
+    known = ", ".join(instructions.name for instructions in library.instruction_sets)
+    raise ValueError(f"{VARIABLE}={name} is not known, or this processor does not have it; use one of {known}")
+
+
+LIBRARY = load(Path(__file__).with_name(FILE))
+INSTRUCTIONS = choose(LIBRARY, os.environ.get(VARIABLE))

@@ -1,0 +1,263 @@
+"""The fused recurrences as operators of torch: `parallelrnn::rnn`, `parallelrnn::lstm` and `parallelrnn::gru`.
+
+An operator is opaque to torch.compile and torch.export: their graph holds one node for a layer, however long the
+sequence. Each has a fake implementation, which knows shapes only; a backward, which is an operator as well; and a rule
+for vmap. The derivative of the backward goes through the reference. `parallelrnn::stream` is inference of a stack.
+
+Operators take and return tensors, not structures. What a cell does not have is an empty tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from parallelrnn.kernels import cpu, gpu, reference
+from parallelrnn.kernels.autocast import without_autocast
+from parallelrnn.kernels.transforms import in_vmap
+from parallelrnn.kernels.weights import GATES, State, Weights
+
+BACKENDS: dict[str, ModuleType] = {"cpu": cpu, "triton": gpu}
+
+_INPUTS = (
+    "Tensor x, Tensor weight_ih, Tensor weight_hh, Tensor? bias_ih, Tensor? bias_hh, Tensor h_0, Tensor? c_0, "
+    "Tensor? lengths, str mode, bool reverse, str backend"
+)
+_NUM_INPUTS = 11
+_FORWARD = f"({_INPUTS}, bool training) -> (Tensor output, Tensor h_n, Tensor c_n, Tensor cells, Tensor gates)"
+_BACKWARD = (
+    f"(Tensor? grad_output, Tensor? grad_h_n, Tensor? grad_c_n, {_INPUTS}, Tensor output, Tensor cells, Tensor gates, "
+    "bool needs_x) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)"
+)
+_STREAM = (
+    "(Tensor x, Tensor[] weight_ih, Tensor[] weight_hh, Tensor[] bias_ih, Tensor[] bias_hh, Tensor h_0, "
+    "Tensor? c_0, Tensor? lengths, Tensor? aggregate_weight, Tensor? aggregate_bias, str mode) "
+    "-> (Tensor output, Tensor h_n, Tensor c_n)"
+)
+_NAMES = {mode: mode.split("_")[0].lower() for mode in GATES}
+
+
+def recurrence(
+    backend: str, mode: str, x: Tensor, weights: Weights, state: State, lengths: Tensor | None, reverse: bool
+) -> tuple[Tensor, State]:
+    """Run K blocks side by side over a batch of sequences; `dispatch.recurrence` says what the arguments are."""
+    training = needs_gradient(x, *weights, *state)
+    operator = getattr(torch.ops.parallelrnn, _NAMES[mode])
+    c_0 = state[1] if len(state) > 1 else None
+    output, h_n, c_n, _, _ = operator(x, *weights[:4], state[0], c_0, lengths, mode, reverse, backend, training)
+    return output, (h_n, c_n)[: len(state)]
+
+
+def stream(
+    mode: str,
+    x: Tensor,
+    layers: Sequence[Weights],
+    state: State,  # (num_layers, B, d) each
+    lengths: Tensor | None,
+    aggregate: tuple[Tensor, Tensor | None] | None,
+) -> tuple[Tensor, State]:
+    """Inference of a stack of layers on the CPU; see `cpu.stream`."""
+    biases = [[w for w in (layer[index] for layer in layers) if w is not None] for index in (2, 3)]
+    output, h_n, c_n = torch.ops.parallelrnn.stream(
+        x,
+        [layer.input for layer in layers],
+        [layer.recurrent for layer in layers],
+        *biases,
+        state[0],
+        state[1] if len(state) > 1 else None,
+        lengths,
+        *(aggregate or (None, None)),
+        mode,
+    )
+    return output, (h_n, c_n)[: len(state)]
+
+
+def needs_gradient(*tensors: Tensor | None) -> bool:
+    """Whether autograd may ask for the gradient of any of these. Within vmap a tensor does not tell, so it may."""
+    if in_vmap():
+        return True
+    return torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in tensors)
+
+
+def _forward(*args: Any) -> tuple[Tensor, ...]:
+    x, weights, state, lengths, mode, reverse, backend = _unpack(args[:_NUM_INPUTS])
+    with without_autocast(x.device.type):
+        output, final, cells, gates = BACKENDS[backend].forward(mode, x, weights, state, lengths, reverse, args[-1])
+    return (
+        output,
+        final[0],
+        _or_empty(x, final[1] if len(final) > 1 else None),
+        _or_empty(x, cells),
+        _or_empty(x, gates),
+    )
+
+
+def _fake_forward(*args: Any) -> tuple[Tensor, ...]:
+    x, weights, state, _, mode, _, backend = _unpack(args[:_NUM_INPUTS])
+    training = args[-1]
+    length, batch, _ = x.shape
+    gates, num_blocks, block_size, _ = weights.recurrent.shape
+    width = num_blocks * block_size
+    states = [x.new_empty(state[index].shape if index < len(state) else 0) for index in range(2)]
+    cells = x.new_empty(length, batch, width) if training and mode == "LSTM" else x.new_empty(0)
+    stored = training and BACKENDS[backend].stores_gates(mode, weights)
+    kept = x.new_empty(length, batch, gates * width) if stored else x.new_empty(0)
+    return x.new_empty(length, batch, width), *states, cells, kept
+
+
+def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    y, _, _, cells, gates = output
+    ctx.save_for_backward(*inputs[:8], y, cells, gates)
+    ctx.settings = inputs[8:_NUM_INPUTS]
+    ctx.mark_non_differentiable(cells, gates)
+    ctx.set_materialize_grads(False)  # a loss on the last state alone needs no gradient of zeros for every step
+
+
+def _differentiate(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+    saved, (mode, reverse, backend) = ctx.saved_tensors, ctx.settings
+    operator = getattr(torch.ops.parallelrnn, f"{_NAMES[mode]}_backward")
+    results = operator(*grads[:3], *saved[:8], mode, reverse, backend, *saved[8:], ctx.needs_input_grad[0])
+    wanted = zip(results, ctx.needs_input_grad, strict=False)
+    return (*(grad if needed else None for grad, needed in wanted), *(None,) * 5)
+
+
+def _backward(*args: Any) -> tuple[Tensor, ...]:
+    grad_output, grad_h, grad_c, *rest = args
+    x, weights, state, lengths, mode, reverse, backend = _unpack(rest[:_NUM_INPUTS])
+    output, cells, gates, needs_x = rest[_NUM_INPUTS:]
+    with without_autocast(x.device.type):
+        grad_x, grad_weights, grad_state = BACKENDS[backend].backward(
+            mode,
+            grad_output,
+            (grad_h, grad_c)[: len(state)],
+            x,
+            weights,
+            state,
+            lengths,
+            reverse,
+            output,
+            cells if mode == "LSTM" else None,
+            gates if BACKENDS[backend].stores_gates(mode, weights) else None,
+            needs_x,
+        )
+    grads = (grad_x, *grad_weights[:4], *grad_state, *(None,) * (2 - len(state)))
+    return tuple(_or_empty(x, grad) for grad in grads)
+
+
+def _fake_backward(*args: Any) -> tuple[Tensor, ...]:
+    x, *tensors = args[3:10]  # x, the weights and the state
+    grads = [torch.empty_like(x, memory_format=torch.contiguous_format) if args[-1] else x.new_empty(0)]
+    grads += [x.new_empty(0 if tensor is None else tensor.shape) for tensor in tensors]
+    return tuple(grads)
+
+
+def _setup_backward_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    ctx.save_for_backward(*inputs[:11])
+    ctx.settings = inputs[11:13]
+    ctx.num_inputs = len(inputs)
+    ctx.set_materialize_grads(False)
+
+
+def _differentiate_backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+    """The gradients of the backward's arguments: those of the reference's own backward, run anew with a graph."""
+    mode, reverse = ctx.settings
+    *tensors, lengths = ctx.saved_tensors
+    with torch.enable_grad():
+        leaves = [None if tensor is None else tensor.detach().requires_grad_() for tensor in tensors]
+        x, weights, state, *_ = _unpack((*leaves[3:], lengths, mode, reverse, "reference"))
+        output, final = reference.recurrence(mode, x, weights, state, lengths, reverse)
+        first = _gradients((output, *final), leaves[3:], leaves[:3], create_graph=True)
+        second = _gradients(first, leaves, grads, allow_unused=True)
+    return (*second, *(None,) * (ctx.num_inputs - len(second)))
+
+
+def _gradients(
+    outputs: Sequence[Tensor | None], inputs: Sequence[Tensor | None], grads: Sequence[Tensor | None], **options: bool
+) -> list[Tensor | None]:
+    """`torch.autograd.grad` where outputs, inputs and gradients may be missing."""
+    pairs = [(y, grad) for y, grad in zip(outputs, grads, strict=False) if y is not None and grad is not None]
+    found = iter(torch.autograd.grad([y for y, _ in pairs], _present(inputs), [g for _, g in pairs], **options))
+    return [None if tensor is None else next(found) for tensor in inputs]
+
+
+def _stream(*args: Any) -> tuple[Tensor, Tensor, Tensor]:
+    x, weight_ih, weight_hh, bias_ih, bias_hh, h_0, c_0, lengths, aggregate_weight, aggregate_bias, mode = args
+    none = [None] * len(weight_ih)
+    layers = [Weights(*parts) for parts in zip(weight_ih, weight_hh, bias_ih or none, bias_hh or none, strict=True)]
+    states = list(zip(*(s.unbind(0) for s in _present((h_0, c_0))), strict=True))
+    aggregate = None if aggregate_weight is None else (aggregate_weight, aggregate_bias)
+    with without_autocast("cpu"):
+        output, finals = cpu.stream(mode, x, layers, states, lengths, aggregate)
+        final = [torch.stack(parts) for parts in zip(*finals, strict=True)]
+    return output, final[0], _or_empty(x, final[1] if len(final) > 1 else None)
+
+
+def _fake_stream(*args: Any) -> tuple[Tensor, Tensor, Tensor]:
+    x, h_0, c_0, aggregate_weight = args[0], args[5], args[6], args[8]
+    features = h_0.shape[-1] if aggregate_weight is None else aggregate_weight.shape[0]
+    c_n = x.new_empty(0 if c_0 is None else c_0.shape)
+    return x.new_empty(*x.shape[:2], features), x.new_empty(h_0.shape), c_n
+
+
+def _map_over(operator: Callable[..., tuple[Tensor, ...]]) -> Callable[..., Any]:
+    """The rule for vmap: one call after the other."""
+
+    def rule(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
+        calls = [
+            operator(*(_select(arg, dim, index) for arg, dim in zip(args, in_dims, strict=True)))
+            for index in range(info.batch_size)
+        ]
+        results = tuple(torch.stack(parts) for parts in zip(*calls, strict=True))
+        return results, (0,) * len(results)
+
+    return rule
+
+
+def _select(arg: Any, dim: Any, index: int) -> Any:
+    if isinstance(arg, (list, tuple)):
+        return [_select(part, part_dim, index) for part, part_dim in zip(arg, dim, strict=True)]
+    return arg if dim is None else arg.select(dim, index)
+
+
+def _unpack(args: Sequence[Any]) -> tuple[Tensor, Weights, State, Tensor | None, str, bool, str]:
+    x, weight_ih, weight_hh, bias_ih, bias_hh, h_0, c_0, lengths, mode, reverse, backend = args
+    return x, Weights(weight_ih, weight_hh, bias_ih, bias_hh), _present((h_0, c_0)), lengths, mode, reverse, backend
+
+
+def _present(tensors: Sequence[Tensor | None]) -> tuple[Tensor, ...]:
+    return tuple(tensor for tensor in tensors if tensor is not None)
+
+
+def _or_empty(like: Tensor, tensor: Tensor | None) -> Tensor:
+    return like.new_empty(0) if tensor is None else tensor
+
+
+def _register() -> torch.library.Library:
+    library = torch.library.Library("parallelrnn", "DEF")
+
+    def define(name: str, schema: str, compute: Callable[..., Any], fake: Callable[..., Any]) -> None:
+        library.define(name + schema, tags=(torch.Tag.pt2_compliant_tag,))
+        library.impl(name, compute, "CompositeExplicitAutograd")
+        torch.library.register_fake(f"parallelrnn::{name}", fake, lib=library)
+        torch.library.register_vmap(
+            f"parallelrnn::{name}", _map_over(getattr(torch.ops.parallelrnn, name)), lib=library
+        )
+
+    for name in dict.fromkeys(_NAMES.values()):
+        define(name, _FORWARD, _forward, _fake_forward)
+        define(f"{name}_backward", _BACKWARD, _backward, _fake_backward)
+        torch.library.register_autograd(
+            f"parallelrnn::{name}", _differentiate, setup_context=_setup_context, lib=library
+        )
+        torch.library.register_autograd(
+            f"parallelrnn::{name}_backward", _differentiate_backward, setup_context=_setup_backward_context, lib=library
+        )
+    define("stream", _STREAM, _stream, _fake_stream)
+    return library
+
+
+_LIBRARY = _register()  # kept: the operators go with it

@@ -1,0 +1,437 @@
+"""The C kernels against the reference loop: values, every gradient, final states; and the duties of an operator."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from parallelrnn import ParaGRU, ParaLSTM, ParaRNN
+from parallelrnn.kernels import GATES, NUM_STATES, State, Weights, can_stream, cpu, library, recurrence, stream
+from tests.support import as_tuple, dense_twin
+
+INSTRUCTION_SETS = [instructions.name for instructions in library.LIBRARY.instruction_sets]
+MODES = list(GATES)
+
+# Relative to the largest entry. Sums of at most 60 products of numbers around one, and T <= 7 steps that each pass on
+# their error: a few dozen roundings. The float32 kernels' tanh is within 3.2e-7, five roundings, of the true one.
+TOLERANCE = {torch.float32: 2e-5, torch.float64: 1e-13}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A recurrence of some shape; weights and inputs are random."""
+
+    mode: str
+    block_size: int
+    dtype: torch.dtype
+    steps: int = 7
+    batch: int = 5
+    num_blocks: int = 3
+    inputs: int = 3
+    bias: bool = True
+    packed: bool = False
+    reverse: bool = False
+
+    def tensors(self) -> tuple[Tensor, Weights, State, Tensor | None]:
+        gates, width = len(GATES[self.mode]), self.num_blocks * self.block_size
+
+        def random(*shape: int) -> Tensor:
+            return torch.randn(shape, dtype=self.dtype).mul_(0.4).requires_grad_()
+
+        weights = Weights(
+            random(gates * width, self.inputs),
+            random(gates, self.num_blocks, self.block_size, self.block_size),
+            random(gates * width) if self.bias else None,
+            random(gates * width) if self.bias else None,
+        )
+        state = tuple(random(self.batch, width) for _ in range(NUM_STATES[self.mode]))
+        lengths = torch.randint(1, self.steps + 1, (self.batch,)) if self.packed else None
+        return random(self.steps, self.batch, self.inputs), weights, state, lengths
+
+
+def results(
+    backend: str, case: Case, x: Tensor, weights: Weights, state: State, lengths: Tensor | None
+) -> dict[str, Tensor]:
+    """Output, final state and every gradient under a random loss on both."""
+    output, final = recurrence(case.mode, x, weights, state, lengths, case.reverse, backend)
+    generator = torch.Generator().manual_seed(1)
+    loss = sum((y * torch.randn(y.shape, dtype=y.dtype, generator=generator)).sum() for y in (output, *final))
+    leaves = {"x": x, **weights._asdict(), **{f"state {index}": s for index, s in enumerate(state)}}
+    leaves = {name: leaf for name, leaf in leaves.items() if leaf is not None}
+    grads = torch.autograd.grad(loss, leaves.values())
+    named = {"output": output, **{f"final {index}": s for index, s in enumerate(final)}}
+    return {**named, **{f"grad {name}": grad for name, grad in zip(leaves, grads, strict=True)}}
+
+
+def assert_like_reference(case: Case) -> None:
+    arguments = case.tensors()
+    expected = results("reference", case, *arguments)
+    for name, actual in results("cpu", case, *arguments).items():
+        atol = TOLERANCE[case.dtype] * max(1.0, expected[name].abs().max().item())
+        torch.testing.assert_close(
+            actual, expected[name], rtol=0, atol=atol, msg=lambda text, name=name: f"{name}: {text}"
+        )
+    # In inference nothing is stored for backward, and numbers are the same.
+    with torch.no_grad():
+        x, weights, state, lengths = arguments
+        output, final = recurrence(case.mode, x, weights, state, lengths, case.reverse, "cpu")
+    for name, actual in {"output": output, **{f"final {index}": s for index, s in enumerate(final)}}.items():
+        torch.testing.assert_close(actual, expected[name], rtol=0, atol=TOLERANCE[case.dtype] * 10)
+
+
+@pytest.fixture(params=INSTRUCTION_SETS)
+def instructions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each instruction set that the processor has."""
+    monkeypatch.setattr(cpu, "INSTRUCTIONS", library.choose(library.LIBRARY, request.param))
+
+
+@pytest.fixture
+def threads() -> Iterator[Any]:
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("block_size", [1, 2, 3, 4, 7, 8, 9, 16, 20])
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.usefixtures("instructions", "fresh_memory_is_nan")
+def test_every_cell_and_block_size(
+    mode: str, block_size: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few, many = cpu.FEW_INPUTS - 5, cpu.FEW_INPUTS + 4  # projected by the kernel, and by a matrix product
+    assert_like_reference(Case(mode, block_size, dtype, inputs=few))
+    assert_like_reference(Case(mode, block_size, dtype, inputs=few, packed=True, reverse=True, num_blocks=5))
+    assert_like_reference(Case(mode, block_size, dtype, inputs=many, bias=False, num_blocks=17))
+    assert_like_reference(Case(mode, block_size, dtype, inputs=1, steps=1, batch=1, num_blocks=1))
+    monkeypatch.setattr(cpu, "ROWS", 10)  # chunks of two steps
+    assert_like_reference(Case(mode, block_size, dtype, inputs=many, packed=True))
+    assert_like_reference(Case(mode, block_size, dtype, inputs=many, packed=True, reverse=True))
+    assert_like_reference(Case(mode, block_size, dtype, inputs=few, reverse=True, bias=False))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize(("batch", "num_blocks"), [(1, 40), (2, 1), (70, 3), (3, 5)])
+@pytest.mark.usefixtures("fresh_memory_is_nan")
+def test_any_division_among_threads(mode: str, count: int, batch: int, num_blocks: int, threads: Any) -> None:
+    threads(count)
+    for block_size in (2, 3, 12):
+        for packed in (False, True):
+            assert_like_reference(
+                Case(mode, block_size, torch.float64, batch=batch, num_blocks=num_blocks, packed=packed)
+            )
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_strides_of_input_and_of_gradient(mode: str) -> None:
+    """Input and gradient laid out in any order, columns apart, or the same number everywhere."""
+    for inputs in (3, 12):
+        x, weights, state, _ = Case(mode, 2, torch.float64, steps=6, inputs=inputs).tensors()
+        for strided in (
+            x.transpose(0, 1).contiguous().transpose(0, 1),  # batch_first
+            x.permute(2, 0, 1).contiguous().permute(1, 2, 0),
+            torch.stack([x, x], -1)[..., 0],
+            x[:1].expand(6, -1, -1),
+        ):
+            expected, _ = recurrence(mode, strided, weights, state, backend="reference")
+            actual, _ = recurrence(mode, strided, weights, state, backend="cpu")
+            torch.testing.assert_close(actual, expected, rtol=0, atol=1e-13)
+            grad = torch.randn(expected.shape, dtype=torch.float64)
+            for strided_grad in (
+                grad.permute(2, 1, 0).contiguous().permute(2, 1, 0),
+                grad.transpose(0, 1).contiguous().transpose(0, 1),
+                torch.ones((), dtype=torch.float64).expand(expected.shape),
+            ):
+                leaves = (x, weights.recurrent)
+                for a, b in zip(
+                    torch.autograd.grad(actual, leaves, strided_grad, retain_graph=True),
+                    torch.autograd.grad(expected, leaves, strided_grad, retain_graph=True),
+                    strict=True,
+                ):
+                    torch.testing.assert_close(a, b, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("inputs", [3, 12])
+@pytest.mark.parametrize("block_size", [2, 20])
+def test_a_graph_can_be_used_twice_and_gives_the_same_bits(mode: str, inputs: int, block_size: int) -> None:
+    case = Case(mode, block_size, torch.float32, inputs=inputs)
+    x, weights, state, _ = case.tensors()
+    leaves = (x, weights.input, weights.recurrent, *state)
+    output, final = recurrence(mode, x, weights, state, backend="cpu")
+    loss = output.square().sum() + final[-1].sum()
+    first = torch.autograd.grad(loss, leaves, retain_graph=True)
+    for a, b in zip(first, torch.autograd.grad(loss, leaves, retain_graph=True), strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=0)
+    again, _ = recurrence(mode, x, weights, state, backend="cpu")
+    torch.testing.assert_close(again, output, rtol=0, atol=0)
+    doubled = torch.autograd.grad(2 * loss, leaves)
+    for a, b in zip(first, doubled, strict=True):
+        torch.testing.assert_close(2 * a, b)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("inputs", [1, 40])
+def test_same_threads_same_bits(mode: str, inputs: int, threads: Any) -> None:
+    """For a long batch, where each thread sums its own part of the gradients."""
+    threads(2)
+    x, weights, state, _ = Case(mode, 2, torch.float32, steps=50, batch=64, num_blocks=16, inputs=inputs).tensors()
+
+    def run() -> list[Tensor]:
+        output, _ = recurrence(mode, x, weights, state, backend="cpu")
+        return [output, *torch.autograd.grad(output.square().sum(), (weights.input, weights.recurrent))]
+
+    first = run()
+    for _ in range(3):
+        for a, b in zip(first, run(), strict=True):
+            torch.testing.assert_close(a, b, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_only_the_last_state_has_a_gradient(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    backward = cpu.backward
+
+    def watch(mode: str, grad_output: Tensor | None, *rest: Any) -> Any:
+        seen.append(grad_output)
+        return backward(mode, grad_output, *rest)
+
+    monkeypatch.setattr(cpu, "backward", watch)
+    x, weights, state, _ = Case(mode, 2, torch.float64).tensors()
+    leaves = (x, weights.recurrent, *state)
+    grads = []
+    for backend in ("cpu", "reference"):
+        _, final = recurrence(mode, x, weights, state, backend=backend)
+        grads.append(torch.autograd.grad(final[0].sum(), leaves))
+    assert seen == [None]
+    for a, b in zip(*grads, strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("inputs", [3, 12])
+def test_derivatives_against_differences(mode: str, inputs: int) -> None:
+    x, weights, state, lengths = Case(
+        mode, 2, torch.float64, steps=3, batch=2, num_blocks=2, inputs=inputs, packed=True
+    ).tensors()
+
+    def run(x: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor, b_hh: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
+        output, final = recurrence(mode, x, Weights(w_ih, w_hh, b_ih, b_hh), state, lengths, backend="cpu")
+        return output, *final
+
+    arguments = (x, *weights[:4], *state)
+    assert torch.autograd.gradcheck(run, arguments)  # type: ignore[arg-type]
+    if mode != "RNN_RELU":
+        assert torch.autograd.gradgradcheck(run, arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("cls", [ParaRNN, ParaLSTM, ParaGRU])
+@pytest.mark.parametrize("inputs", [1, 16])
+def test_accuracy_over_a_thousand_steps(cls: Any, inputs: int) -> None:
+    """float32 against the reference in float64, and against the error that torch.nn makes in float32."""
+    layer = cls(inputs, 32, aggregate=None)
+    with torch.no_grad():  # recurrent weights that remember: uniform weights of this width hardly do
+        layer.weight_hh_l0.uniform_(-0.6, 0.6)
+    twin = dense_twin(layer)
+    exact = cls(inputs, 32, aggregate=None, dtype=torch.float64, backend="reference")
+    exact.load_state_dict(layer.state_dict())
+    x = torch.randn(1000, 4, inputs)
+    weight = torch.randn(1000, 4, 32)
+
+    def errors(module: nn.Module) -> tuple[float, list[float]]:
+        output, _ = module(x)
+        (output * weight).sum().backward()
+        output_error = (output - expected).abs().max().item()
+        relative = []
+        for name, parameter in exact.named_parameters():
+            theirs = getattr(module, name).grad
+            if theirs.shape != parameter.shape:  # the dense twin's recurrent weights: its blocks
+                gates = len(layer.gates)
+                blocks = theirs.view(gates, 16, 2, 16, 2).diagonal(dim1=1, dim2=3)  # (G, 2, 2, K)
+                theirs = blocks.permute(0, 3, 1, 2).reshape(parameter.shape)
+            relative.append(((theirs - parameter.grad).norm() / parameter.grad.norm()).item())
+        return output_error, relative
+
+    expected, _ = exact(x.double())
+    (expected * weight).sum().backward()
+    expected = expected.detach()
+    ours, our_gradients = errors(layer)
+    torch_nn, their_gradients = errors(twin)
+    assert ours < 1e-6
+    assert ours <= 2 * torch_nn
+    assert max(our_gradients) < 1e-5
+    assert max(our_gradients) <= 2 * max(their_gradients)
+
+
+@pytest.mark.parametrize("name", INSTRUCTION_SETS)
+@pytest.mark.parametrize(("dtype", "largest"), [(torch.float32, 4e-7), (torch.float64, 1e-15)], ids=str)
+def test_activations_over_their_whole_range(
+    name: str, dtype: torch.dtype, largest: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One step without recurrence is the activation of the input alone."""
+    monkeypatch.setattr(cpu, "INSTRUCTIONS", library.choose(library.LIBRARY, name))
+    values = torch.cat([torch.linspace(-30, 30, 40001), torch.logspace(-30, 3, 2000), -torch.logspace(-30, 3, 2000)])
+    special = torch.tensor([0.0, float("inf"), -float("inf"), 1e30, -1e30, float("nan")])
+    x = torch.cat([values, special]).to(dtype)[None, :, None]
+    weights = Weights(torch.ones(1, 1, dtype=dtype), torch.zeros(1, 1, 1, 1, dtype=dtype))
+    state = (torch.zeros(x.shape[1], 1, dtype=dtype),)
+    for mode, function in (("RNN_TANH", torch.tanh), ("RNN_SIGMOID", torch.sigmoid), ("RNN_RELU", torch.relu)):
+        output, _ = recurrence(mode, x, weights, state, backend="cpu")
+        expected = function(x.double()).to(dtype)
+        torch.testing.assert_close(output, expected, rtol=0, atol=largest, equal_nan=True)
+        if mode != "RNN_RELU":
+            assert output[~output.isnan()].abs().max() <= 1
+    near_zero = torch.logspace(-30, -3, 1000, dtype=dtype)[None, :, None]
+    output, _ = recurrence("RNN_TANH", near_zero, weights, (torch.zeros(1000, 1, dtype=dtype),), backend="cpu")
+    torch.testing.assert_close(output, torch.tanh(near_zero), rtol=4 * torch.finfo(dtype).eps, atol=0)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.usefixtures("fresh_memory_is_nan")
+def test_a_stack_streamed_is_its_layers_one_after_the_other(
+    mode: str, packed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cpu, "ROWS", 20)  # chunks of four steps, the last of two
+    case = Case(mode, 2, torch.float64, steps=10, packed=packed, num_blocks=4)
+    x, first, state, lengths = case.tensors()
+    _, second, other_state, _ = Case(mode, 2, torch.float64, inputs=8, num_blocks=4).tensors()
+    weight, bias = torch.randn(5, 8, dtype=torch.float64), torch.randn(5, dtype=torch.float64)
+    states = tuple(torch.stack(parts) for parts in zip(state, other_state, strict=True))
+    with torch.no_grad():
+        middle, final = recurrence(mode, x, first, state, lengths, backend="reference")
+        expected, other_final = recurrence(mode, middle, second, other_state, lengths, backend="reference")
+        assert can_stream("auto", x, [first, second], states)
+        output, finals = stream(mode, x, [first, second], states, lengths)
+        aggregated, _ = stream(mode, x, [first, second], states, lengths, (weight, bias))
+        torch.testing.assert_close(output, expected, rtol=0, atol=1e-13)
+        torch.testing.assert_close(aggregated, expected @ weight.t() + bias, rtol=0, atol=1e-12)
+        for ours, parts in zip(finals, zip(final, other_final, strict=True), strict=True):
+            torch.testing.assert_close(ours, torch.stack(parts), rtol=0, atol=1e-13)
+    assert not can_stream("auto", x, [first, second], states)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("inputs", [3, 12])
+def test_operators_keep_the_rules_of_torch(mode: str, inputs: int) -> None:
+    x, weights, state, lengths = Case(mode, 2, torch.float64, inputs=inputs, packed=True).tensors()
+    c_0 = state[1] if len(state) > 1 else None
+    operator = getattr(torch.ops.parallelrnn, mode.split("_")[0].lower()).default
+    arguments = (x, *weights[:4], state[0], c_0, lengths, mode, False, "cpu")
+    torch.library.opcheck(operator, (*arguments, True))
+    with torch.no_grad():
+        detached = tuple(a.detach() if isinstance(a, Tensor) else a for a in arguments)
+        torch.library.opcheck(operator, (*detached, False))
+        output, h_n, c_n, cells, gates = operator(*detached, True)
+    grads = (torch.randn_like(output), torch.randn_like(h_n), torch.randn_like(c_n) if c_n.numel() else None)
+    backward = getattr(torch.ops.parallelrnn, mode.split("_")[0].lower() + "_backward").default
+    torch.library.opcheck(backward, (*grads, *detached, output, cells, gates, True))
+    weights = Weights(*(w if w is None else w.detach() for w in weights))
+    torch.library.opcheck(
+        torch.ops.parallelrnn.stream.default,
+        (
+            x.detach(),
+            *([w] for w in weights[:4]),
+            state[0].detach()[None],
+            None if c_0 is None else c_0.detach()[None],
+            lengths,
+            torch.randn(4, 6, dtype=torch.float64),
+            None,
+            mode,
+        ),
+    )
+
+
+@pytest.mark.parametrize("cls", [ParaRNN, ParaLSTM, ParaGRU])
+def test_one_node_of_a_graph_whatever_the_length(cls: Any) -> None:
+    layer = cls(3, 8, num_layers=2)
+    length, batch = torch.export.Dim("length", min=2, max=4096), torch.export.Dim("batch", min=1, max=64)
+    program = torch.export.export(layer, (torch.randn(6, 4, 3),), dynamic_shapes={"input": {0: length, 1: batch}})
+    nodes = [node for node in program.graph.nodes if node.op == "call_function" and "parallelrnn" in str(node.target)]
+    assert len(nodes) <= 2
+    x = torch.randn(501, 3, 3)
+    for ours, theirs in zip(_flat(program.module()(x)), _flat(layer(x)), strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("cls", [ParaRNN, ParaLSTM, ParaGRU])
+def test_compiles_as_a_whole_and_trains(cls: Any) -> None:
+    layer = cls(3, 8, num_layers=2)
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    x = torch.randn(9, 4, 3)
+    results = []
+    for module in (layer, compiled):
+        layer.zero_grad()
+        output, _ = module(x)
+        output.square().sum().backward()
+        results.append([output, *(p.grad for p in layer.parameters())])
+    for a, b in zip(*results, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("cls", [ParaRNN, ParaLSTM, ParaGRU])
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # torch.func.jvp uses it
+def test_transforms_of_torch_func(cls: Any) -> None:
+    layer = cls(3, 8, aggregate=None, dtype=torch.float64)
+    parameters = {name: p.detach() for name, p in layer.named_parameters()}
+    x = torch.randn(2, 5, 4, 3, dtype=torch.float64)
+
+    def loss(parameters: dict[str, Tensor], x: Tensor) -> Tensor:
+        return torch.func.functional_call(layer, parameters, (x,))[0].square().sum()
+
+    each = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0))(parameters, x)
+    for name in parameters:
+        for index in range(2):
+            expected = torch.func.grad(loss)(parameters, x[index])[name]
+            torch.testing.assert_close(each[name][index], expected, rtol=0, atol=1e-12)
+    # Forward-mode derivatives, through the reference, against a difference quotient.
+    direction = torch.randn_like(x[0])
+    _, slope = torch.func.jvp(lambda x: loss(parameters, x), (x[0],), (direction,))
+    step = 1e-6
+    quotient = (loss(parameters, x[0] + step * direction) - loss(parameters, x[0] - step * direction)) / (2 * step)
+    torch.testing.assert_close(slope, quotient, rtol=1e-6, atol=1e-8)
+
+
+def test_an_empty_batch() -> None:
+    for cls in (ParaRNN, ParaLSTM, ParaGRU):
+        for inputs in (3, 12):
+            layer = cls(inputs, 8)
+            output, _ = layer(torch.randn(5, 0, inputs))
+            assert output.shape == (5, 0, 8)
+            output.sum().backward()
+            assert all((p.grad == 0).all() for p in layer.parameters())
+
+
+def test_numbers_too_small_for_normal_floats_stay() -> None:
+    """A library linked with -ffast-math would flush them to zero in the whole process."""
+    recurrence("RNN_TANH", *Case("RNN_TANH", 2, torch.float32).tensors()[:3], backend="cpu")
+    tiny = torch.full((4,), 1e-40)
+    assert (tiny * 0.5 != 0).all()
+    assert ctypes.c_float(1e-40).value != 0
+
+
+def test_a_named_backend_is_used_or_says_why_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, weights, state, _ = Case("LSTM", 2, torch.float32).tensors()
+    with pytest.raises(
+        ValueError, match="backend 'cuda' is not known; use one of 'auto', 'cpu', 'triton', 'reference'"
+    ):
+        recurrence("LSTM", x, weights, state, backend="cuda")
+    with pytest.raises(RuntimeError, match="'cpu' cannot run this: it has no projections"):
+        ParaLSTM(3, 8, proj_size=4, backend="cpu")(x)
+    with pytest.raises(RuntimeError, match=r"it is for float32 and float64, not for torch\.bfloat16"):
+        ParaLSTM(3, 8, backend="cpu", dtype=torch.bfloat16)(x.bfloat16())
+    monkeypatch.setattr(cpu, "INSTRUCTIONS", None)
+    with pytest.raises(RuntimeError, match="there are no C kernels"):
+        recurrence("LSTM", x, weights, state, backend="cpu")
+
+
+def _flat(result: tuple[Tensor, Any]) -> list[Tensor]:
+    output, final = result
+    return [output, *as_tuple(final)]
