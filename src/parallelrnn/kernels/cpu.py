@@ -59,37 +59,39 @@ def stream(
     mode: str,
     x: Tensor,
     layers: Sequence[Weights],
-    states: Sequence[State],
+    state: State,  # (num_layers, B, d) each
     lengths: Tensor | None,
     aggregate: tuple[Tensor, Tensor | None] | None,
-) -> tuple[Tensor, list[State]]:
+) -> tuple[Tensor, State]:
     """Inference of a stack of layers, all layers of one chunk before the next, and a linear map over the last.
 
     No layer's output but the last exists as a whole. Only for stacks that run in one direction.
     """
     length, batch, _ = x.shape
     dtype = layers[0].recurrent.dtype
-    widths = [weights.recurrent.shape[1] * weights.recurrent.shape[2] for weights in layers]
-    states = [tuple(s.clone(memory_format=torch.contiguous_format) for s in state) for state in states]
+    width = state[0].shape[2]
+    final = tuple(s.clone(memory_format=torch.contiguous_format) for s in state)
+    states = list(zip(*final, strict=True))
     whole = len(layers) == 1 and aggregate is None and _projects_inside(layers[0])
     runs = [_Forward(mode, weights, batch, lengths, False, whole) for weights in layers]
-    out_features = widths[-1] if aggregate is None else aggregate[0].shape[0]
-    result = empty(length, batch, out_features, dtype=dtype)
-    between = [torch.empty(runs[0].steps(length), batch, width, dtype=dtype) for width in widths]
+    features = width if aggregate is None else aggregate[0].shape[0]
+    result = empty(length, batch, features, dtype=dtype)
+    steps = runs[0].steps(length)
+    apart = len(layers) - (aggregate is None)  # layers whose output is not the result
+    between = [torch.empty(steps, batch, width, dtype=dtype) for _ in range(apart)]
     for begin, end in runs[0].chunks(length):
         part = x[begin:end]
-        for index, (run, state) in enumerate(zip(runs, states, strict=True)):
-            last = index == len(layers) - 1 and aggregate is None
-            output = result[begin:end] if last else between[index][: end - begin]
-            run(part, begin, state, output, None, None)
+        for index, run in enumerate(runs):
+            output = between[index][: end - begin] if index < apart else result[begin:end]
+            run(part, begin, states[index], output, None, None)
             part = output
         if aggregate is not None:
             weight, bias = aggregate
-            into = result[begin:end].view(-1, out_features)
-            torch.mm(part.view(-1, widths[-1]), weight.t(), out=into)
+            into = result[begin:end].view(-1, features)
+            torch.mm(part.view(-1, width), weight.t(), out=into)
             if bias is not None:
                 into += bias
-    return result, states
+    return result, final
 
 
 def backward(

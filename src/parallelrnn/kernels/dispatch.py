@@ -53,7 +53,7 @@ def recurrence(
 
 def can_stream(backend: str, x: Tensor, layers: Sequence[Weights], state: State, *others: Tensor | None) -> bool:
     """Whether a stack of layers can be run by `stream`: in inference, by the CPU backend."""
-    if any(choose(backend, weights) != "cpu" for weights in layers):
+    if choose(backend, layers[0]) != "cpu":
         return False
     return not operators.needs_gradient(x, *state, *others, *(w for weights in layers for w in weights))
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import Parameter
 
 from parallelrnn.kernels import cpu, gpu, reference
 from parallelrnn.kernels.autocast import without_autocast
@@ -45,10 +46,17 @@ def recurrence(
     backend: str, mode: str, x: Tensor, weights: Weights, state: State, lengths: Tensor | None, reverse: bool
 ) -> tuple[Tensor, State]:
     """Run K blocks side by side over a batch of sequences; `dispatch.recurrence` says what the arguments are."""
-    training = needs_gradient(x, *weights, *state)
-    operator = getattr(torch.ops.parallelrnn, _NAMES[mode])
+    tensors = (x, *weights[:4], *state)
+    training = needs_gradient(*tensors)
+    if not is_plain(*tensors):
+        run = getattr(torch.ops.parallelrnn, _NAMES[mode])
+    elif training:
+        run = _Recurrence.apply
+    else:
+        output, final, _, _ = BACKENDS[backend].forward(mode, x, weights, state, lengths, reverse, training)
+        return output, final
     c_0 = state[1] if len(state) > 1 else None
-    output, h_n, c_n, _, _ = operator(x, *weights[:4], state[0], c_0, lengths, mode, reverse, backend, training)
+    output, h_n, c_n, _, _ = run(x, *weights[:4], state[0], c_0, lengths, mode, reverse, backend, training)
     return output, (h_n, c_n)[: len(state)]
 
 
@@ -61,6 +69,8 @@ def stream(
     aggregate: tuple[Tensor, Tensor | None] | None,
 ) -> tuple[Tensor, State]:
     """Inference of a stack of layers on the CPU; see `cpu.stream`."""
+    if is_plain(x, *state, *(weight for layer in layers for weight in layer)):
+        return cpu.stream(mode, x, layers, state, lengths, aggregate)
     biases = [[w for w in (layer[index] for layer in layers) if w is not None] for index in (2, 3)]
     output, h_n, c_n = torch.ops.parallelrnn.stream(
         x,
@@ -81,6 +91,22 @@ def needs_gradient(*tensors: Tensor | None) -> bool:
     if in_vmap():
         return True
     return torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in tensors)
+
+
+def is_plain(*tensors: Tensor | None) -> bool:
+    """Whether there is nobody to see an operator: then it is run without being called as one, which takes longer.
+
+    Those who would see it are compilers, tracers, transforms, autocast, modes and tensors of other kinds.
+    """
+    return (
+        all(tensor is None or type(tensor) in (Tensor, Parameter) for tensor in tensors)
+        and not torch.compiler.is_compiling()
+        and torch._C._len_torch_dispatch_stack() == 0
+        and torch._C._len_torch_function_stack() == 0
+        and not in_vmap()
+        and not torch.jit.is_tracing()
+        and not torch.is_autocast_enabled("cpu")
+    )
 
 
 def _forward(*args: Any) -> tuple[Tensor, ...]:
@@ -119,10 +145,25 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]
 
 def _differentiate(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
     saved, (mode, reverse, backend) = ctx.saved_tensors, ctx.settings
-    operator = getattr(torch.ops.parallelrnn, f"{_NAMES[mode]}_backward")
-    results = operator(*grads[:3], *saved[:8], mode, reverse, backend, *saved[8:], ctx.needs_input_grad[0])
+    twice = torch.is_grad_enabled() or torch.compiler.is_compiling() or not is_plain(*grads)
+    run = getattr(torch.ops.parallelrnn, f"{_NAMES[mode]}_backward") if twice else _backward
+    results = run(*grads[:3], *saved[:8], mode, reverse, backend, *saved[8:], ctx.needs_input_grad[0])
     wanted = zip(results, ctx.needs_input_grad, strict=False)
     return (*(grad if needed else None for grad, needed in wanted), *(None,) * 5)
+
+
+class _Recurrence(torch.autograd.Function):
+    """What the operators do, for tensors on which nobody has to see an operator."""
+
+    @staticmethod
+    def forward(ctx: Any, *args: Any) -> tuple[Tensor, ...]:
+        output = _forward(*args)
+        _setup_context(ctx, args, output)
+        return output
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
+        return _differentiate(ctx, *grads)
 
 
 def _backward(*args: Any) -> tuple[Tensor, ...]:
@@ -184,15 +225,13 @@ def _gradients(
     return [None if tensor is None else next(found) for tensor in inputs]
 
 
-def _stream(*args: Any) -> tuple[Tensor, Tensor, Tensor]:
+def _run_stream(*args: Any) -> tuple[Tensor, Tensor, Tensor]:
     x, weight_ih, weight_hh, bias_ih, bias_hh, h_0, c_0, lengths, aggregate_weight, aggregate_bias, mode = args
     none = [None] * len(weight_ih)
     layers = [Weights(*parts) for parts in zip(weight_ih, weight_hh, bias_ih or none, bias_hh or none, strict=True)]
-    states = list(zip(*(s.unbind(0) for s in _present((h_0, c_0))), strict=True))
     aggregate = None if aggregate_weight is None else (aggregate_weight, aggregate_bias)
     with without_autocast("cpu"):
-        output, finals = cpu.stream(mode, x, layers, states, lengths, aggregate)
-        final = [torch.stack(parts) for parts in zip(*finals, strict=True)]
+        output, final = cpu.stream(mode, x, layers, _present((h_0, c_0)), lengths, aggregate)
     return output, final[0], _or_empty(x, final[1] if len(final) > 1 else None)
 
 
@@ -256,7 +295,7 @@ def _register() -> torch.library.Library:
         torch.library.register_autograd(
             f"parallelrnn::{name}_backward", _differentiate_backward, setup_context=_setup_backward_context, lib=library
         )
-    define("stream", _STREAM, _stream, _fake_stream)
+    define("stream", _STREAM, _run_stream, _fake_stream)
     return library
 
 

@@ -172,6 +172,11 @@ class BlockRecurrent(nn.Module):
 
     def _grouped_weights(self, suffix: str) -> list[Weights]:
         """One set of weights for each size of blocks, its blocks in their order."""
+        if self.blocks.equal and not self.proj_size:
+            size = self.blocks.sizes[0]
+            biases = (getattr(self, f"bias_ih{suffix}"), getattr(self, f"bias_hh{suffix}")) if self.bias else ()
+            recurrent = self._recurrent_weight(suffix, size, self.num_blocks)
+            return [Weights(getattr(self, f"weight_ih{suffix}"), recurrent, *biases)]
 
         def rows_of(name: str, blocks: tuple[int, ...]) -> Tensor:
             stacked: Tensor = getattr(self, f"{name}{suffix}")

@@ -49,75 +49,75 @@ typedef struct {
     REAL *grad_gates, *grad_new, *grad_h, *grad_c;
 } row;
 
-static INLINE row NAME(forward_row)(const forward_call *call, int64_t t, int64_t b) {
+/* Filled in place, field by field: a structure that is built elsewhere and copied costs more than a step. */
+static INLINE void NAME(forward_row)(const forward_call *call, int64_t t, int64_t b, const int gates, row *row) {
     const chunk *c = &call->chunk;
-    const int64_t width = c->num_blocks * c->block_size, gates = GATES_OF(c->mode);
+    const int64_t width = c->num_blocks * c->block_size;
     const int64_t now = t * c->batch + b, before = now + (c->reverse ? c->batch : -c->batch);
     const int first = is_first(c, t, b);
     REAL *h = call->h, *cell = call->c, *output = c->output, *cells = c->cells;
-    return (row){
-        .x = (const REAL *)c->x + t * c->x_step + b * c->x_row,
-        .projected = (const REAL *)call->projected + now * gates * width,
-        .h_before = first ? h + b * width : output + before * width,
-        .c_before = first || !cells ? cell + b * width : cells + before * width,
-        .output = output + now * width,
-        .gates = (REAL *)c->gates + now * gates * width,
-        .cells = cells ? cells + now * width : cell + b * width,
-    };
+    row->x = (const REAL *)c->x + t * c->x_step + b * c->x_row;
+    row->projected = (const REAL *)call->projected + now * gates * width;
+    row->h_before = first ? h + b * width : output + before * width;
+    row->output = output + now * width;
+    row->gates = (REAL *)c->gates + now * gates * width;
+    row->c_before = first || !cells ? cell + b * width : cells + before * width;
+    row->cells = cells ? cells + now * width : cell + b * width;
 }
 
-static INLINE row NAME(backward_row)(const backward_call *call, int64_t t, int64_t b) {
+static INLINE void NAME(backward_row)(const backward_call *call, int64_t t, int64_t b, const int gates, row *row) {
     const chunk *c = &call->chunk;
-    const int64_t width = c->num_blocks * c->block_size, gates = GATES_OF(c->mode);
+    const int64_t width = c->num_blocks * c->block_size;
     const int64_t now = t * c->batch + b, before = now + (c->reverse ? c->batch : -c->batch);
     const int first = is_first(c, t, b);
     REAL *output = c->output, *cells = c->cells;
-    return (row){
-        .x = (const REAL *)c->x + t * c->x_step + b * c->x_row,
-        .h_before = first ? (const REAL *)call->h_before + b * width : output + before * width,
-        .c_before = first ? (const REAL *)call->c_before + b * width : cells + before * width,
-        .output = output + now * width,
-        .gates = (REAL *)c->gates + now * gates * width,
-        .cells = cells + now * width,
-        .grad_output = (const REAL *)call->grad_output + t * call->grad_output_step + b * call->grad_output_row,
-        .grad_gates = (REAL *)call->grad_gates + now * gates * width,
-        .grad_new = (REAL *)call->grad_new + now * width,
-        .grad_h = (REAL *)call->grad_h + b * width,
-        .grad_c = (REAL *)call->grad_c + b * width,
-    };
+    row->x = (const REAL *)c->x + t * c->x_step + b * c->x_row;
+    row->h_before = first ? (const REAL *)call->h_before + b * width : output + before * width;
+    row->c_before = first ? (const REAL *)call->c_before + b * width : cells + before * width;
+    row->output = output + now * width;
+    row->gates = (REAL *)c->gates + now * gates * width;
+    row->cells = cells + now * width;
+    row->grad_output = (const REAL *)call->grad_output + t * call->grad_output_step + b * call->grad_output_row;
+    row->grad_gates = (REAL *)call->grad_gates + now * gates * width;
+    row->grad_new = (REAL *)call->grad_new + now * width;
+    row->grad_h = (REAL *)call->grad_h + b * width;
+    row->grad_c = (REAL *)call->grad_c + b * width;
 }
 
 /* The rows of a tile that have a step t. The others get output and cells of zero, units `from` to `to`. */
-static INLINE int NAME(forward_tile)(const forward_call *call, int64_t t, tile tile, int64_t from, int64_t to, row *rows) {
+static INLINE int NAME(forward_tile)(const forward_call *call, int64_t t, tile tile, int64_t from, int64_t to,
+                                     const int gates, row *rows) {
     const chunk *c = &call->chunk;
     int count = 0;
     for (int64_t b = tile.begin; b < tile.end; b++) {
-        const row r = NAME(forward_row)(call, t, b);
+        row *row = rows + count;
+        NAME(forward_row)(call, t, b, gates, row);
         if (!c->limits || t < c->limits[b]) {
-            rows[count++] = r;
+            count++;
             continue;
         }
-        memset(r.output + from, 0, (to - from) * sizeof(REAL));
-        if (c->cells) memset(r.cells + from, 0, (to - from) * sizeof(REAL));
+        memset(row->output + from, 0, (to - from) * sizeof(REAL));
+        if (c->cells) memset(row->cells + from, 0, (to - from) * sizeof(REAL));
     }
     return count;
 }
 
 /* The same for backward: steps that are not real pass no gradient to the input. */
 static INLINE int NAME(backward_tile)(const backward_call *call, int64_t t, tile tile, int64_t from, int64_t to,
-                                      row *rows) {
+                                      const int gates, row *rows) {
     const chunk *c = &call->chunk;
     const int64_t width = c->num_blocks * c->block_size;
     int count = 0;
     for (int64_t b = tile.begin; b < tile.end; b++) {
-        const row r = NAME(backward_row)(call, t, b);
+        row *row = rows + count;
+        NAME(backward_row)(call, t, b, gates, row);
         if (!c->limits || t < c->limits[b]) {
-            rows[count++] = r;
+            count++;
             continue;
         }
-        for (int g = 0; call->grad_gates && g < GATES_OF(c->mode); g++)
-            memset(r.grad_gates + g * width + from, 0, (to - from) * sizeof(REAL));
-        if (call->grad_new) memset(r.grad_new + from, 0, (to - from) * sizeof(REAL));
+        for (int g = 0; call->grad_gates && g < gates; g++)
+            memset(row->grad_gates + g * width + from, 0, (to - from) * sizeof(REAL));
+        if (call->grad_new) memset(row->grad_new + from, 0, (to - from) * sizeof(REAL));
     }
     return count;
 }

@@ -176,7 +176,7 @@ static void NAME(large_forward_task)(const forward_call *call, const matrices *w
     row rows[MOST_ROWS];
     for (tile tile = first_tile(task, width * sizeof(REAL)); tile.begin < tile.end; tile = next_tile(tile, task)) {
         for (int64_t s = 0; s < c->steps; s++) {
-            const int count = NAME(forward_tile)(call, c->reverse ? c->steps - 1 - s : s, tile, from, to, rows);
+            const int count = NAME(forward_tile)(call, c->reverse ? c->steps - 1 - s : s, tile, from, to, GATES_OF(c->mode), rows);
             for (int64_t k = task.part; k < task.part_end; k++)
                 for (int n = 0; n < count; n += ROWS) {
                     const int some = count - n < ROWS ? count - n : ROWS;
@@ -198,7 +198,7 @@ static void NAME(large_backward_task)(const backward_call *call, const matrices 
     row rows[MOST_ROWS];
     for (tile tile = first_tile(task, width * sizeof(REAL)); tile.begin < tile.end; tile = next_tile(tile, task))
         for (int64_t s = c->steps - 1; s >= 0; s--) {
-            const int count = NAME(backward_tile)(call, c->reverse ? c->steps - 1 - s : s, tile, from, to, rows);
+            const int count = NAME(backward_tile)(call, c->reverse ? c->steps - 1 - s : s, tile, from, to, GATES_OF(c->mode), rows);
             for (int64_t k = task.part; k < task.part_end; k++)
                 for (int n = 0; n < count; n += ROWS) {
                     const int some = count - n < ROWS ? count - n : ROWS;

@@ -207,7 +207,7 @@ static INLINE void NAME(small_forward_task)(const forward_call *call, const pack
     row rows[MOST_ROWS];
     for (tile tile = first_tile(task, width * sizeof(REAL)); tile.begin < tile.end; tile = next_tile(tile, task)) {
         for (int64_t s = 0; s < c->steps; s++) {
-            const int count = NAME(forward_tile)(call, c->reverse ? c->steps - 1 - s : s, tile, from, to, rows);
+            const int count = NAME(forward_tile)(call, c->reverse ? c->steps - 1 - s : s, tile, from, to, gates, rows);
             for (int n = 0; n < count; n++) {
 #define RUN(inputs) NAME(forward_vectors)(call, w, rows[n], task.part, full, inputs, mode, gates, D, 1)
                 FOR_INPUTS(RUN)
@@ -234,7 +234,7 @@ static INLINE void NAME(small_backward_task)(const backward_call *call, const pa
     memset(totals, 0, size * sizeof *totals);
     for (tile tile = first_tile(task, width * sizeof(REAL)); tile.begin < tile.end; tile = next_tile(tile, task)) {
         for (int64_t s = c->steps - 1; s >= 0; s--) {
-            const int count = NAME(backward_tile)(call, c->reverse ? c->steps - 1 - s : s, tile, from, to, rows);
+            const int count = NAME(backward_tile)(call, c->reverse ? c->steps - 1 - s : s, tile, from, to, gates, rows);
             for (int n = 0; n < count; n++) {
 #define RUN(inputs) NAME(backward_vectors)(call, w, sums, rows[n], task.part, full, inputs, mode, gates, D, 1)
                 FOR_INPUTS(RUN)
