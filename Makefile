@@ -28,7 +28,8 @@ lint: .venv/.installed-test
 
 # A stamp is written only after everything is installed, and is older than the files that say what to install once these
 # change. So a second run installs nothing, and a run that was cut off is made up for.
-.venv/.installed-demo: pyproject.toml constraints.txt
+KERNELS := setup.py $(wildcard src/parallelrnn/kernels/csrc/*.[ch])
+.venv/.installed-demo: pyproject.toml constraints.txt $(KERNELS)
 	$(PYTHON) -m venv .venv
 	$(INSTALL) --editable '.[demo]'
 	touch $@
@@ -38,4 +39,4 @@ lint: .venv/.installed-test
 	touch $@
 
 clean:
-	rm -rf .venv build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv build dist src/*.egg-info src/parallelrnn/kernels/*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -2,6 +2,7 @@
 
 from parallelrnn.kernels.autocast import autocast_enabled
 from parallelrnn.kernels.dispatch import can_stream, check_backend, recurrence, stream
+from parallelrnn.kernels.linear import linear
 from parallelrnn.kernels.weights import GATES, NUM_STATES, State, Weights
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "autocast_enabled",
     "can_stream",
     "check_backend",
+    "linear",
     "recurrence",
     "stream",
 ]

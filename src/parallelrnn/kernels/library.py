@@ -49,12 +49,19 @@ class BackwardCall(Structure):
 
 _Forward = ctypes.CFUNCTYPE(c_int32, POINTER(ForwardCall))
 _Backward = ctypes.CFUNCTYPE(c_int32, POINTER(BackwardCall))
+_Work = ctypes.CFUNCTYPE(None, c_int64, c_int32, c_void_p)
 
 
 class _Table(Structure):
     """`instruction_set` of recurrence.h."""
 
-    _fields_ = (("name", c_char_p), ("lanes", c_int64 * 2), ("forward", _Forward * 2), ("backward", _Backward * 2))
+    _fields_ = (
+        ("name", c_char_p),
+        ("lanes", c_int64 * 2),
+        ("forward", _Forward * 2),
+        ("backward", _Backward * 2),
+        ("limits", _Work * 3),
+    )
 
 
 @dataclass(frozen=True)
@@ -65,6 +72,7 @@ class InstructionSet:
     lanes: dict[torch.dtype, int]  # blocks of at most so many units are small: the kernels sum their weight gradients
     forward: dict[torch.dtype, Any]
     backward: dict[torch.dtype, Any]
+    limits: tuple[Any, ...]  # work of known size: multiply-adds, activations, a triad
 
 
 @dataclass(frozen=True)
@@ -103,6 +111,7 @@ def _instruction_set(table: _Table) -> InstructionSet:
         dict(zip(DTYPES, table.lanes, strict=True)),
         dict(zip(DTYPES, table.forward, strict=True)),
         dict(zip(DTYPES, table.backward, strict=True)),
+        tuple(table.limits),
     )
 
 

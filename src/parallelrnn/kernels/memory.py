@@ -1,6 +1,6 @@
 """Memory for what is as long as the sequence, used again as soon as it is free.
 
-The first touch of a fresh page costs more than the arithmetic that fills it, and a training loop asks for the same large
+The first touch of a fresh page costs more than the arithmetic that fills it, and training asks for the same large
 tensors at every step. So they come from blocks that return here when the last tensor on them is gone, in huge pages
 where the system has them. Free blocks are kept only as far as free and used ones together stay below the most that was
 used at one time: a program never holds more than it once needed.
@@ -16,6 +16,7 @@ import weakref
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils import deterministic
 
 LARGE = 2 << 20  # bytes; below, torch's allocator has pages at hand
 _GRANULE = 2 << 20  # sizes are multiples of a huge page
@@ -40,7 +41,7 @@ class Pool:
         array = np.frombuffer(block, dtype=np.uint8, count=size)
         weakref.finalize(array, self._give_back, block).atexit = False
         tensor = torch.from_numpy(array).view(dtype).view(shape)
-        if torch.are_deterministic_algorithms_enabled() and torch.utils.deterministic.fill_uninitialized_memory:
+        if torch.are_deterministic_algorithms_enabled() and deterministic.fill_uninitialized_memory:  # type: ignore[attr-defined]
             tensor.fill_(torch.nan)  # as torch.empty does
         return tensor
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from parallelrnn.kernels import cpu, gpu, reference
-from parallelrnn.kernels.autocast import without_autocast
+from parallelrnn.kernels.autocast import autocast_enabled, without_autocast
 from parallelrnn.kernels.transforms import in_vmap
 from parallelrnn.kernels.weights import GATES, State, Weights
 
@@ -104,8 +104,8 @@ def is_plain(*tensors: Tensor | None) -> bool:
         and torch._C._len_torch_dispatch_stack() == 0
         and torch._C._len_torch_function_stack() == 0
         and not in_vmap()
-        and not torch.jit.is_tracing()
-        and not torch.is_autocast_enabled("cpu")
+        and torch._C._get_tracing_state() is None
+        and not autocast_enabled(next(tensor.device.type for tensor in tensors if tensor is not None))
     )
 
 

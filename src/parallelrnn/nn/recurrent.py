@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from parallelrnn.kernels import State, Weights, autocast_enabled, can_stream, stream
+from parallelrnn.kernels import State, Weights, autocast_enabled, can_stream, linear, stream
 from parallelrnn.nn.aggregate import make_aggregate
 from parallelrnn.nn.blocks import BlockSize
 from parallelrnn.nn.checks import check_bool, check_dtype, check_probability, check_size, check_tensor
@@ -101,12 +101,13 @@ class _Layer(BlockRecurrent):
             x = x.unsqueeze(1)
             state = None if state is None else tuple(s.unsqueeze(1) for s in state)
         state = self._initial_state(x, state)
-        output, final, aggregated = self._stack(x, state, linear=self._linear_aggregate())
+        aggregate = self._linear_aggregate()
+        output, final = self._stack(x, state, aggregate=aggregate)
         if not batched:
             output, final = output.squeeze(1), tuple(s.squeeze(1) for s in final)
         elif self.batch_first:
             output = output.transpose(0, 1)
-        return output if aggregated else self._aggregate(output), final
+        return output if aggregate is not None else self._aggregate(output), final
 
     def _call_packed(self, input: PackedSequence, state: State | None) -> tuple[PackedSequence, State]:
         data, batch_sizes, sorted_indices, unsorted_indices = input
@@ -118,7 +119,7 @@ class _Layer(BlockRecurrent):
         state = self._initial_state(x, state)
         if sorted_indices is not None:
             state = tuple(s.index_select(1, sorted_indices) for s in state)
-        output, state, _ = self._stack(x, state, lengths.to(x.device))
+        output, state = self._stack(x, state, lengths.to(x.device))
         if unsorted_indices is not None:
             state = tuple(s.index_select(1, unsorted_indices) for s in state)
         packed = pack_padded_sequence(output, lengths)
@@ -126,16 +127,15 @@ class _Layer(BlockRecurrent):
         return PackedSequence(output, batch_sizes, sorted_indices, unsorted_indices), state
 
     def _stack(
-        self, x: Tensor, state: State, lengths: Tensor | None = None, linear: LinearMap | None = None
-    ) -> tuple[Tensor, State, bool]:
+        self, x: Tensor, state: State, lengths: Tensor | None = None, aggregate: LinearMap | None = None
+    ) -> tuple[Tensor, State]:
         """All layers and directions: x (T, B, input_size), each state (num_layers * num_directions, B, d).
 
-        In inference all layers can run over a few steps at a time, and a linear aggregate with them: the last value
-        says whether it has been applied.
+        Then the linear aggregate, if there is one. In inference all layers run over a few steps at a time, and it too.
         """
-        layers = self._streamed(x, state, linear or ())
+        layers = self._streamed(x, state, aggregate or ())
         if layers is not None:
-            return *stream(self.mode, x, layers, state, lengths, linear), linear is not None
+            return stream(self.mode, x, layers, state, lengths, aggregate)
         finals: list[State] = []
         directions: list[Tensor] = []
         for index, (layer, direction, suffix) in enumerate(weight_suffixes(self)):
@@ -148,14 +148,16 @@ class _Layer(BlockRecurrent):
                 directions.clear()
                 if self.dropout and layer < self.num_layers - 1:
                     x = functional.dropout(x, self.dropout, self.training)
-        return x, tuple(torch.stack(parts) for parts in zip(*finals, strict=True)), False
+        if aggregate is not None:
+            x = linear(x, *aggregate)
+        return x, tuple(torch.stack(parts) for parts in zip(*finals, strict=True))
 
-    def _streamed(self, x: Tensor, state: State, linear: tuple[Tensor | None, ...]) -> list[Weights] | None:
+    def _streamed(self, x: Tensor, state: State, aggregate: tuple[Tensor | None, ...]) -> list[Weights] | None:
         """The weights of all layers, if the stack is one that can be run over a few steps at a time; else None."""
         if self.bidirectional or not self.blocks.equal or (self.dropout and self.training):
             return None
         layers = [self._grouped_weights(suffix)[0] for _, _, suffix in weight_suffixes(self)]
-        return layers if can_stream(self.backend, x, layers, state, *linear) else None
+        return layers if can_stream(self.backend, x, layers, state, *aggregate) else None
 
     def _linear_aggregate(self) -> LinearMap | None:
         """Weight and bias, if the aggregate is a linear map that nobody listens to and autocast leaves alone."""

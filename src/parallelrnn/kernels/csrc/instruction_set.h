@@ -17,6 +17,7 @@
 #define IS_DOUBLE 0
 #define SUFFIX _float
 #include "kernels.h"
+#include "limits.h"
 #undef REAL
 #undef INTEGER
 #undef LANES
@@ -35,4 +36,5 @@ const instruction_set TABLE = {
     {VECTOR_BYTES / 4, VECTOR_BYTES / 8},
     {forward_float, forward_double},
     {backward_float, backward_double},
+    {multiply_add_float, activations_float, triad_float},
 };

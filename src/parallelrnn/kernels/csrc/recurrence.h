@@ -46,6 +46,7 @@ typedef struct {
     int64_t lanes[2]; /* blocks of at most so many units are small: their weight gradients come from the kernel */
     int (*forward[2])(const forward_call *);
     int (*backward[2])(const backward_call *);
+    void (*limits[3])(int64_t, int32_t, float *); /* work to measure the machine by: see limits.h */
 } instruction_set;
 
 #endif
