@@ -156,6 +156,8 @@ class _Layer(BlockRecurrent):
         """The weights of all layers, if the stack is one that can be run over a few steps at a time; else None."""
         if self.bidirectional or not self.blocks.equal or (self.dropout and self.training):
             return None
+        if torch.is_grad_enabled() and self.weight_ih_l0.requires_grad:  # the usual case, told apart without much ado
+            return None
         layers = [self._grouped_weights(suffix)[0] for _, _, suffix in weight_suffixes(self)]
         return layers if can_stream(self.backend, x, layers, state, *aggregate) else None
 
@@ -266,7 +268,8 @@ class ParaRNN(_OneStateLayer):
         "free", every entry of a block a parameter; or "polar", blocks of size 2 held as modulus (below one) and angle.
         A tanh, relu, sigmoid or linear layer in polar form forgets its initial state whatever it is trained on.
     backend
-        What computes the recurrence: "auto" or "reference".
+        What computes the recurrence: "cpu", the C kernels; "triton", for GPUs; "reference", the plain loop; or "auto",
+        the fastest of these that can.
 
     Returns (from a call)
     ---------------------
