@@ -39,4 +39,4 @@ KERNELS := setup.py $(wildcard src/parallelrnn/kernels/csrc/*.[ch])
 	touch $@
 
 clean:
-	rm -rf .venv build dist src/*.egg-info src/parallelrnn/kernels/*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv build dist src/*.egg-info src/parallelrnn/kernels/csrc/*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -68,7 +68,7 @@ class TagByPlatform(bdist_wheel):
 setup(
     ext_modules=[
         Extension(
-            "parallelrnn.kernels.recurrence",
+            "parallelrnn.kernels.csrc.recurrence",
             sorted(str(path) for path in SOURCES.glob("*.c")),
             depends=sorted(str(path) for path in SOURCES.glob("*.h")),
             optional=True,

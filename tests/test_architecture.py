@@ -11,7 +11,7 @@ import parallelrnn
 
 SOURCE = Path(parallelrnn.__file__).parent
 # A package may import itself and those before it.
-ORDER = ["kernels", "nn"]
+ORDER = ["kernels", "nn", "bench", "cli"]
 
 
 def imports(path: Path) -> set[str]:
@@ -37,9 +37,8 @@ def test_dependencies_point_one_way() -> None:
 
 
 def test_importing_needs_torch_and_numpy_alone() -> None:
-    script = (
-        "import sys, parallelrnn; print([m for m in ('scipy', 'pandas', 'statsmodels', 'onnx') if m in sys.modules])"
-    )
+    others = ("scipy", "pandas", "statsmodels", "onnx", "typer", "rich")
+    script = f"import sys, parallelrnn; print([m for m in {others} if m in sys.modules])"
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
 

@@ -195,6 +195,16 @@ def test_same_threads_same_bits(mode: str, inputs: int, threads: Any) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
+def test_outputs_of_few_inputs_do_not_depend_on_the_number_of_threads(mode: str, threads: Any) -> None:
+    x, weights, state, lengths = Case(mode, 2, torch.float32, steps=20, batch=9, num_blocks=9, packed=True).tensors()
+    outputs = []
+    for count in (1, 2):
+        threads(count)
+        outputs.append(recurrence(mode, x, weights, state, lengths, backend="cpu")[0])
+    torch.testing.assert_close(*outputs, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_only_the_last_state_has_a_gradient(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
     backward = cpu.backward

@@ -126,5 +126,5 @@ def choose(library: Library, name: str | None) -> InstructionSet | None:
     raise ValueError(f"{VARIABLE}={name} is not known, or this processor does not have it; use one of {known}")
 
 
-LIBRARY = load(Path(__file__).with_name(FILE))
+LIBRARY = load(Path(__file__).parent / "csrc" / FILE)
 INSTRUCTIONS = choose(LIBRARY, os.environ.get(VARIABLE))

@@ -46,9 +46,8 @@ def recurrence(
     backend: str, mode: str, x: Tensor, weights: Weights, state: State, lengths: Tensor | None, reverse: bool
 ) -> tuple[Tensor, State]:
     """Run K blocks side by side over a batch of sequences; `dispatch.recurrence` says what the arguments are."""
-    tensors = (x, *weights[:4], *state)
-    training = needs_gradient(*tensors)
-    if not is_plain(*tensors):
+    training = needs_gradient(x, *weights, *state)
+    if not is_plain(x, *weights, *state):
         run = getattr(torch.ops.parallelrnn, _NAMES[mode])
     elif training:
         run = _Recurrence.apply
@@ -93,19 +92,19 @@ def needs_gradient(*tensors: Tensor | None) -> bool:
     return torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in tensors)
 
 
-def is_plain(*tensors: Tensor | None) -> bool:
+def is_plain(first: Tensor, *others: Tensor | None) -> bool:
     """Whether there is nobody to see an operator: then it is run without being called as one, which takes longer.
 
     Those who would see it are compilers, tracers, transforms, autocast, modes and tensors of other kinds.
     """
     return (
-        all(tensor is None or type(tensor) in (Tensor, Parameter) for tensor in tensors)
+        all(tensor is None or type(tensor) in (Tensor, Parameter) for tensor in (first, *others))
         and not torch.compiler.is_compiling()
         and torch._C._len_torch_dispatch_stack() == 0
         and torch._C._len_torch_function_stack() == 0
         and not in_vmap()
         and torch._C._get_tracing_state() is None
-        and not autocast_enabled(next(tensor.device.type for tensor in tensors if tensor is not None))
+        and not autocast_enabled(first.device.type)
     )
 
 
@@ -145,8 +144,8 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]
 
 def _differentiate(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
     saved, (mode, reverse, backend) = ctx.saved_tensors, ctx.settings
-    twice = torch.is_grad_enabled() or torch.compiler.is_compiling() or not is_plain(*grads)
-    run = getattr(torch.ops.parallelrnn, f"{_NAMES[mode]}_backward") if twice else _backward
+    unseen = is_plain(saved[0], *grads) and not torch.is_grad_enabled()  # enabled: to be differentiated again
+    run = _backward if unseen else getattr(torch.ops.parallelrnn, f"{_NAMES[mode]}_backward")
     results = run(*grads[:3], *saved[:8], mode, reverse, backend, *saved[8:], ctx.needs_input_grad[0])
     wanted = zip(results, ctx.needs_input_grad, strict=False)
     return (*(grad if needed else None for grad, needed in wanted), *(None,) * 5)
@@ -221,6 +220,8 @@ def _gradients(
 ) -> list[Tensor | None]:
     """`torch.autograd.grad` where outputs, inputs and gradients may be missing."""
     pairs = [(y, grad) for y, grad in zip(outputs, grads, strict=False) if y is not None and grad is not None]
+    if not pairs:
+        return [None] * len(inputs)
     found = iter(torch.autograd.grad([y for y, _ in pairs], _present(inputs), [g for _, g in pairs], **options))
     return [None if tensor is None else next(found) for tensor in inputs]
 

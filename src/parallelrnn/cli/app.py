@@ -1,0 +1,114 @@
+"""The commands: their options, what they print, and their exit status."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from parallelrnn.bench import BenchError, report
+from parallelrnn.bench import cases as known
+from parallelrnn.bench.results import Results
+from parallelrnn.bench.run import Settings, run
+from parallelrnn.cli import doctor as diagnosis
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.callback()
+def _describe() -> None:
+    """Recurrent layers made of small blocks that run side by side and can be read."""
+
+
+@app.command()
+def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")] = False) -> None:
+    """Say what computes recurrences here, why, and whether it is right; exit 0 if the fast kernels run."""
+    found = diagnosis.diagnose()
+    if as_json:
+        typer.echo(json.dumps(found.to_json(), indent=1))
+    else:
+        console = Console(highlight=False)
+        for line, good in diagnosis.lines(found):
+            console.print(line, style=None if good else "yellow", markup=False, soft_wrap=True)
+    raise typer.Exit(0 if found.healthy else 1)
+
+
+@app.command()
+def bench(
+    cases: Annotated[str, typer.Option(help="Some of these, separated by commas.")] = ",".join(known.CASES),
+    cells: Annotated[str, typer.Option(help="Some of these.")] = ",".join(known.CELLS),
+    kinds: Annotated[str, typer.Option(help="Some of these.")] = ",".join(known.KINDS),
+    parts: Annotated[str, typer.Option(help="Some of these.")] = ",".join(known.PARTS),
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads; torch's own number if not given.")] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Turns that each contender gets, at most.")] = Settings.rounds,
+    budget: Annotated[float, typer.Option(min=0, help="Seconds for one case, cell and kind.")] = Settings.budget,
+    quick: Annotated[bool, typer.Option("--quick", help="Three rounds of S1 and S3, no more.")] = False,
+    output: Annotated[Path | None, typer.Option(help="A file for all numbers, as JSON.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with that file.")] = False,
+    markdown: Annotated[Path | None, typer.Option(help="Measure nothing; print this file's tables.")] = None,
+) -> None:
+    """Compare ours with torch.nn in time and memory, after checking that they compute the same.
+
+    Contenders take turns in one process. Windows of time in which other processes were at work are taken again.
+    """
+    if markdown is not None:
+        with _refusals():
+            typer.echo(report.markdown(Results.load(markdown)))
+        return
+    if resume and output is None:
+        raise typer.BadParameter("--resume goes on with a file; name it with --output")
+    settings = Settings(
+        cases=known.QUICK if quick else _chosen("--cases", cases, known.CASES),
+        cells=_chosen("--cells", cells, known.CELLS),
+        kinds=_chosen("--kinds", kinds, known.KINDS),
+        parts=("cases",) if quick else _chosen("--parts", parts, known.PARTS),
+        threads=threads or torch.get_num_threads(),
+        rounds=3 if quick else rounds,
+        budget=budget,
+        command=shlex.join(["parallelrnn", *sys.argv[1:]]),
+    )
+    progress = Console(stderr=True, highlight=False)
+    with _refusals():
+        _show(run(settings, output, resume, tell=lambda line: progress.print(line, markup=False)))
+
+
+def _chosen(option: str, text: str, names: Iterable[str]) -> tuple[str, ...]:
+    """Names separated by commas, in the order of those that there are."""
+    wanted = [name.strip() for name in text.split(",") if name.strip()]
+    unknown = [name for name in wanted if name not in names]
+    if unknown or not wanted:
+        got = ", ".join(unknown) if unknown else "nothing"
+        raise typer.BadParameter(f"{option} takes some of {', '.join(names)}, separated by commas; got {got}")
+    return tuple(name for name in names if name in wanted)
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """End with the message of a refusal, which says what to do, and without a traceback."""
+    try:
+        yield
+    except BenchError as error:
+        Console(stderr=True, highlight=False).print(str(error), style="red", markup=False, soft_wrap=True)
+        raise typer.Exit(1) from None
+
+
+def _show(results: Results) -> None:
+    console = Console(highlight=False)
+    for table in report.tables(results):
+        shown = RichTable(
+            *table.columns, title=table.title, caption=table.note, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0)
+        )
+        for row in table.rows:
+            shown.add_row(*row)
+        console.print(shown)
+    console.print(report.conditions(results), markup=False)
