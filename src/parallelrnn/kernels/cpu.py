@@ -17,7 +17,7 @@ from parallelrnn.kernels.memory import empty
 from parallelrnn.kernels.weights import GATES, State, Weights
 
 FEW_INPUTS = 8  # so many columns are projected by the kernel
-ROWS = 2048  # (step, batch entry) pairs in a chunk
+ROWS = 1024  # (step, batch entry) pairs in a chunk
 
 
 def problem(weights: Weights) -> str:

@@ -2,26 +2,27 @@
 
 #define GATES_OF(mode) ((mode) == LSTM ? 4 : (mode) == GRU ? 3 : 1)
 
-/* Activate the gates i, f, g, o in place; the new cell state. */
-static INLINE vec NAME(lstm)(vec *a, vec c_before) {
+/* Activate the gates in place: i, f, g, o of an LSTM; r and z of a GRU, whose n waits for r. */
+static INLINE void NAME(activate_gates)(vec *a, const int gates) {
     a[0] = vsigmoid(a[0]);
     a[1] = vsigmoid(a[1]);
+    if (gates == 3) return;
     a[2] = vtanh(a[2]);
     a[3] = vsigmoid(a[3]);
-    return a[1] * c_before + a[0] * a[2];
 }
 
-/* Activate the gates r, z, n in place, with new_part = W_n h + b_n; the new state. */
+/* The new cell state from the activated gates. */
+static INLINE vec NAME(lstm)(const vec *a, vec c_before) { return a[1] * c_before + a[0] * a[2]; }
+
+/* Activate n in place, with new_part = W_n h + b_n; the new state. */
 static INLINE vec NAME(gru)(vec *a, vec new_part, vec h_before) {
-    a[0] = vsigmoid(a[0]);
-    a[1] = vsigmoid(a[1]);
     a[2] = vtanh(a[2] + a[0] * new_part);
     return a[2] + a[1] * (h_before - a[2]);
 }
 
 /* d: the gradients of the gates before activation; grad_c: the gradient of the cell state, after the step to before. */
-static INLINE void NAME(lstm_backward)(vec *d, const vec *a, vec c, vec c_before, vec grad_h, vec *grad_c) {
-    const vec one = broadcast(1), tanh_c = vtanh(c);
+static INLINE void NAME(lstm_backward)(vec *d, const vec *a, vec tanh_c, vec c_before, vec grad_h, vec *grad_c) {
+    const vec one = broadcast(1);
     const vec dc = *grad_c + grad_h * a[3] * (one - tanh_c * tanh_c);
     d[0] = dc * a[2] * a[0] * (one - a[0]);
     d[1] = dc * c_before * a[1] * (one - a[1]);

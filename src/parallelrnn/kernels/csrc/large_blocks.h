@@ -114,10 +114,12 @@ static INLINE void NAME(large_forward_rows)(const forward_call *call, const matr
             if (gates == 1) {
                 STORE_PART(at.output + from, m, activate(gate[0], mode));
             } else if (gates == 4) {
+                NAME(activate_gates)(gate, gates);
                 const vec cell = NAME(lstm)(gate, LOAD_PART(at.c_before + from, m));
                 STORE_PART(at.cells + from, m, cell);
                 STORE_PART(at.output + from, m, gate[3] * vtanh(cell));
             } else {
+                NAME(activate_gates)(gate, gates);
                 STORE_PART(at.output + from, m, NAME(gru)(gate, a[4 * M + m], LOAD_PART(h[n], m)));
             }
             if (gates > 1 && call->chunk.gates)
@@ -153,7 +155,8 @@ static INLINE void NAME(large_backward_rows)(const backward_call *call, const ma
                 d[0] = grad * slope(LOAD_PART(at.output + from, m), mode);
             } else if (gates == 4) {
                 vec grad_cell = LOAD_PART(at.grad_c + from, m);
-                NAME(lstm_backward)(d, a, LOAD_PART(at.cells + from, m), LOAD_PART(at.c_before + from, m), grad, &grad_cell);
+                NAME(lstm_backward)(d, a, vtanh(LOAD_PART(at.cells + from, m)), LOAD_PART(at.c_before + from, m), grad,
+                                    &grad_cell);
                 STORE_PART(at.grad_c + from, m, grad_cell);
             } else {
                 d[3] = NAME(gru_backward)(d, a, new_part[n][m], LOAD_PART(h[n], m), grad, &back[n][m]);

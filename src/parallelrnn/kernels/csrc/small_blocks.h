@@ -88,10 +88,32 @@ static void NAME(add_gradients)(const backward_call *call, const packed *w, int 
     }
 }
 
+#define GROUP 16 /* vectors */
 #define LOAD(row) (full ? load((row) + from) : load_at((row) + from, w->lanes[v]))
 #define STORE(row, value) (full ? store((row) + from, value) : store_at((row) + from, w->lanes[v], value))
 
-/* One step of one row in the vectors v to end. `full`: their lanes are neighbours in memory. */
+/* The pre-activations of a vector: a (G,), without the recurrent part of a GRU's new gate, which is new_part. */
+static INLINE vec NAME(combine)(const vec *weight, const REAL *x, int64_t inputs, vec h, vec *a, const int gates,
+                                const int D) {
+    const vec *input = weight + INPUT(gates, D);
+    vec new_part = weight[NEW_BIAS(gates, D)];
+    for (int g = 0; g < gates; g++) a[g] = weight[BIAS(gates, D) + g];
+    for (int64_t j = 0; j < inputs; j++)
+        for (int g = 0; g < gates; g++) a[g] += input[j * gates + g] * broadcast(x[j]);
+    for (int r = 0; r < D; r++) {
+        const vec h_r = exchange(h, r);
+        for (int g = 0; g < gates; g++) {
+            if (gates == 3 && g == 2) new_part += weight[g * D + r] * h_r;
+            else a[g] += weight[g * D + r] * h_r;
+        }
+    }
+    return new_part;
+}
+
+/* One step of one row in the vectors v to end. `full`: their lanes are neighbours in memory.
+ *
+ * A gated cell is a long chain of operations that wait for each other, longer than what a processor looks ahead. So it
+ * comes in two stages, each over a group of vectors, which do not wait for each other. */
 static INLINE void NAME(forward_vectors)(const forward_call *call, const packed *w, const row at, int64_t v, int64_t end,
                                          const int64_t inputs, const int mode, const int gates, const int D,
                                          const int full) {
@@ -99,33 +121,31 @@ static INLINE void NAME(forward_vectors)(const forward_call *call, const packed 
     const int keep_gates = gates > 1 && call->chunk.gates;
     const int64_t record = w->record, units = w->units;
     const vec *weight = w->records + v * record;
-    for (int64_t from = v * units; v < end; v++, from += units, weight += record) {
-        const vec h_before = LOAD(at.h_before), *input = weight + INPUT(gates, D);
-        vec a[4], new_part = weight[NEW_BIAS(gates, D)];
-        for (int g = 0; g < gates; g++) {
-            a[g] = weight[BIAS(gates, D) + g];
-            if (!inputs) a[g] += LOAD(at.projected + g * width);
+    vec a[GROUP][4], new_part[GROUP];
+    for (int64_t from = v * units; v < end;) {
+        const int count = end - v < GROUP ? (int)(end - v) : GROUP;
+        const int64_t group_v = v, group_from = from;
+        for (int n = 0; n < count; n++, v++, from += units, weight += record) {
+            new_part[n] = NAME(combine)(weight, at.x, inputs, LOAD(at.h_before), a[n], gates, D);
+            if (!inputs)
+                for (int g = 0; g < gates; g++) a[n][g] += LOAD(at.projected + g * width);
+            if (gates == 1) STORE(at.output, activate(a[n][0], mode));
+            else NAME(activate_gates)(a[n], gates);
         }
-        for (int64_t j = 0; j < inputs; j++)
-            for (int g = 0; g < gates; g++) a[g] += input[j * gates + g] * broadcast(at.x[j]);
-        for (int r = 0; r < D; r++) {
-            const vec h_r = exchange(h_before, r);
-            for (int g = 0; g < gates; g++) {
-                if (gates == 3 && g == 2) new_part += weight[g * D + r] * h_r;
-                else a[g] += weight[g * D + r] * h_r;
+        if (gates == 1) continue;
+        v = group_v;
+        from = group_from;
+        for (int n = 0; n < count; n++, v++, from += units) {
+            if (gates == 4) {
+                const vec cell = NAME(lstm)(a[n], LOAD(at.c_before));
+                STORE(at.cells, cell);
+                STORE(at.output, a[n][3] * vtanh(cell));
+            } else {
+                STORE(at.output, NAME(gru)(a[n], new_part[n], LOAD(at.h_before)));
             }
+            if (keep_gates)
+                for (int g = 0; g < gates; g++) STORE(at.gates + g * width, a[n][g]);
         }
-        if (gates == 1) {
-            STORE(at.output, activate(a[0], mode));
-        } else if (gates == 4) {
-            const vec cell = NAME(lstm)(a, LOAD(at.c_before));
-            STORE(at.cells, cell);
-            STORE(at.output, a[3] * vtanh(cell));
-        } else {
-            STORE(at.output, NAME(gru)(a, new_part, h_before));
-        }
-        if (keep_gates)
-            for (int g = 0; g < gates; g++) STORE(at.gates + g * width, a[g]);
     }
 }
 
@@ -138,57 +158,64 @@ static INLINE void NAME(backward_vectors)(const backward_call *call, const packe
     const int needs_gates = call->grad_gates != NULL, needs_inputs = call->grad_weight_ih != NULL;
     const int64_t record = w->record, units = w->units;
     const vec *weight = w->records + v * record;
-    for (int64_t from = v * units; v < end; v++, from += units, weight += record, sum += record) {
-        const vec h_before = LOAD(at.h_before), *input = weight + INPUT(gates, D);
-        vec a[4], d[4], neighbours[LANES], new_part = weight[NEW_BIAS(gates, D)];
-        vec grad = LOAD(at.grad_h), grad_new = broadcast(0), direct = broadcast(0);
-        for (int r = 0; r < D; r++) neighbours[r] = exchange(h_before, r);
-        if (has_grad_output) grad += LOAD(at.grad_output);
-
-        if (gates == 3)
-            for (int r = 0; r < D; r++) new_part += weight[2 * D + r] * neighbours[r];
-        if (gates > 1 && has_gates) {
-            for (int g = 0; g < gates; g++) a[g] = LOAD(at.gates + g * width);
-        } else if (gates > 1) {
-            for (int g = 0; g < gates; g++) a[g] = weight[BIAS(gates, D) + g];
-            for (int64_t j = 0; j < inputs; j++)
-                for (int g = 0; g < gates; g++) a[g] += input[j * gates + g] * broadcast(at.x[j]);
-            for (int r = 0; r < D; r++)
-                for (int g = 0; g < gates; g++)
-                    if (gates == 4 || g < 2) a[g] += weight[g * D + r] * neighbours[r];
-            if (gates == 4) NAME(lstm)(a, broadcast(0));
-            else NAME(gru)(a, new_part, h_before);
-        }
-
-        if (gates == 1) {
-            d[0] = grad * slope(LOAD(at.output), mode);
-        } else if (gates == 4) {
-            vec grad_cell = LOAD(at.grad_c);
-            NAME(lstm_backward)(d, a, LOAD(at.cells), LOAD(at.c_before), grad, &grad_cell);
-            STORE(at.grad_c, grad_cell);
-        } else {
-            grad_new = NAME(gru_backward)(d, a, new_part, h_before, grad, &direct);
-        }
-        if (needs_gates)
-            for (int g = 0; g < gates; g++) STORE(at.grad_gates + g * width, d[g]);
-        if (needs_inputs)
-            for (int64_t j = 0; j < inputs; j++)
-                for (int g = 0; g < gates; g++) sum[INPUT(gates, D) + j * gates + g] += d[g] * broadcast(at.x[j]);
-        for (int g = 0; g < gates; g++) sum[BIAS(gates, D) + g] += d[g];
-
-        if (gates == 3) { /* from here on, the gradients of the recurrent parts */
-            sum[NEW_BIAS(gates, D)] += grad_new;
-            d[2] = grad_new;
-        }
-        for (int r = 0; r < D; r++) {
-            vec back = broadcast(0);
-            for (int g = 0; g < gates; g++) {
-                sum[g * D + r] += d[g] * neighbours[r];
-                back += weight[g * D + r] * d[g];
+    vec a[GROUP][4], tanh_c[GROUP];
+    for (int64_t from = v * units; v < end;) {
+        const int count = end - v < GROUP ? (int)(end - v) : GROUP;
+        const int64_t group_v = v, group_from = from;
+        if (gates > 1) {
+            const vec *group_weight = weight;
+            for (int n = 0; n < count; n++, v++, from += units, group_weight += record) {
+                if (has_gates) {
+                    for (int g = 0; g < gates; g++) a[n][g] = LOAD(at.gates + g * width);
+                } else {
+                    const vec h_before = LOAD(at.h_before);
+                    const vec new_part = NAME(combine)(group_weight, at.x, inputs, h_before, a[n], gates, D);
+                    NAME(activate_gates)(a[n], gates);
+                    if (gates == 3) NAME(gru)(a[n], new_part, h_before);
+                }
+                if (gates == 4) tanh_c[n] = vtanh(LOAD(at.cells));
             }
-            direct += exchange(back, r);
+            v = group_v;
+            from = group_from;
         }
-        STORE(at.grad_h, direct);
+        for (int n = 0; n < count; n++, v++, from += units, weight += record, sum += record) {
+            vec d[4], neighbours[LANES], grad = LOAD(at.grad_h), grad_new = broadcast(0), direct = broadcast(0);
+            const vec h_before = LOAD(at.h_before);
+            for (int r = 0; r < D; r++) neighbours[r] = exchange(h_before, r);
+            if (has_grad_output) grad += LOAD(at.grad_output);
+
+            if (gates == 1) {
+                d[0] = grad * slope(LOAD(at.output), mode);
+            } else if (gates == 4) {
+                vec grad_cell = LOAD(at.grad_c);
+                NAME(lstm_backward)(d, a[n], tanh_c[n], LOAD(at.c_before), grad, &grad_cell);
+                STORE(at.grad_c, grad_cell);
+            } else {
+                vec new_part = weight[NEW_BIAS(gates, D)];
+                for (int r = 0; r < D; r++) new_part += weight[2 * D + r] * neighbours[r];
+                grad_new = NAME(gru_backward)(d, a[n], new_part, h_before, grad, &direct);
+            }
+            if (needs_gates)
+                for (int g = 0; g < gates; g++) STORE(at.grad_gates + g * width, d[g]);
+            if (needs_inputs)
+                for (int64_t j = 0; j < inputs; j++)
+                    for (int g = 0; g < gates; g++) sum[INPUT(gates, D) + j * gates + g] += d[g] * broadcast(at.x[j]);
+            for (int g = 0; g < gates; g++) sum[BIAS(gates, D) + g] += d[g];
+
+            if (gates == 3) { /* from here on, the gradients of the recurrent parts */
+                sum[NEW_BIAS(gates, D)] += grad_new;
+                d[2] = grad_new;
+            }
+            for (int r = 0; r < D; r++) {
+                vec back = broadcast(0);
+                for (int g = 0; g < gates; g++) {
+                    sum[g * D + r] += d[g] * neighbours[r];
+                    back += weight[g * D + r] * d[g];
+                }
+                direct += exchange(back, r);
+            }
+            STORE(at.grad_h, direct);
+        }
     }
 }
 
