@@ -32,7 +32,7 @@ class BuildKernels(build_ext):
 
     def get_ext_filename(self, fullname: str) -> str:
         """No tag of a Python version."""
-        return fullname.replace(".", "/") + (".dll" if sys.platform == "win32" else ".so")
+        return fullname.replace(".", "/") + ".so"
 
     def get_export_symbols(self, ext: Extension) -> list[str]:
         """No initialisation function of a Python module."""
@@ -54,6 +54,8 @@ class BuildKernels(build_ext):
 
         with ThreadPoolExecutor() as pool:
             objects = [name for names in pool.map(compile_one, ext.sources) for name in names]
+        # Python's own flags may hold the path of a library folder on this machine, which has no place in a wheel.
+        self.compiler.linker_so = [flag for flag in self.compiler.linker_so if "-rpath" not in flag]
         self.compiler.link_shared_object(objects, self.get_ext_fullpath(ext.name), extra_postargs=openmp)
 
 

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import re
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +20,7 @@ from parallelrnn import ParaGRU, ParaLSTM, ParaRNN
 from parallelrnn.kernels import GATES, NUM_STATES, State, Weights, can_stream, cpu, library, recurrence, stream
 from tests.support import as_tuple, dense_twin
 
-INSTRUCTION_SETS = [instructions.name for instructions in library.LIBRARY.instruction_sets]
+INSTRUCTION_SETS = [instructions.name for instructions in library.BUILT.instruction_sets]
 MODES = list(GATES)
 
 # Relative to the largest entry. Sums of at most 60 products of numbers around one, and T <= 7 steps that each pass on
@@ -88,7 +93,7 @@ def assert_like_reference(case: Case) -> None:
 @pytest.fixture(params=INSTRUCTION_SETS)
 def instructions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each instruction set that the processor has."""
-    monkeypatch.setattr(cpu, "INSTRUCTIONS", library.choose(library.LIBRARY, request.param))
+    monkeypatch.setattr(cpu, "INSTRUCTIONS", library.only(library.BUILT, request.param).instruction_sets[0])
 
 
 @pytest.fixture
@@ -110,14 +115,14 @@ def test_every_cell_and_block_size(
     assert_like_reference(Case(mode, block_size, dtype, inputs=few, packed=True, reverse=True, num_blocks=5))
     assert_like_reference(Case(mode, block_size, dtype, inputs=many, bias=False, num_blocks=17))
     assert_like_reference(Case(mode, block_size, dtype, inputs=1, steps=1, batch=1, num_blocks=1))
-    monkeypatch.setattr(cpu, "ROWS", 10)  # chunks of two steps
+    monkeypatch.setattr(cpu, "CHUNK_ROWS", 10)  # chunks of two steps
     assert_like_reference(Case(mode, block_size, dtype, inputs=many, packed=True))
     assert_like_reference(Case(mode, block_size, dtype, inputs=many, packed=True, reverse=True))
     assert_like_reference(Case(mode, block_size, dtype, inputs=few, reverse=True, bias=False))
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("count", [1, 2, 5])
 @pytest.mark.parametrize(("batch", "num_blocks"), [(1, 40), (2, 1), (70, 3), (3, 5)])
 @pytest.mark.usefixtures("fresh_memory_is_nan")
 def test_any_division_among_threads(mode: str, count: int, batch: int, num_blocks: int, threads: Any) -> None:
@@ -139,6 +144,8 @@ def test_strides_of_input_and_of_gradient(mode: str) -> None:
             x.permute(2, 0, 1).contiguous().permute(1, 2, 0),
             torch.stack([x, x], -1)[..., 0],
             x[:1].expand(6, -1, -1),
+            torch._neg_view(x),
+            torch._neg_view(x.permute(2, 0, 1).contiguous()).permute(1, 2, 0),
         ):
             expected, _ = recurrence(mode, strided, weights, state, backend="reference")
             actual, _ = recurrence(mode, strided, weights, state, backend="cpu")
@@ -148,6 +155,7 @@ def test_strides_of_input_and_of_gradient(mode: str) -> None:
                 grad.permute(2, 1, 0).contiguous().permute(2, 1, 0),
                 grad.transpose(0, 1).contiguous().transpose(0, 1),
                 torch.ones((), dtype=torch.float64).expand(expected.shape),
+                torch._neg_view(grad),
             ):
                 leaves = (x, weights.recurrent)
                 for a, b in zip(
@@ -286,7 +294,7 @@ def test_activations_over_their_whole_range(
     name: str, dtype: torch.dtype, largest: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One step without recurrence is the activation of the input alone."""
-    monkeypatch.setattr(cpu, "INSTRUCTIONS", library.choose(library.LIBRARY, name))
+    monkeypatch.setattr(cpu, "INSTRUCTIONS", library.only(library.BUILT, name).instruction_sets[0])
     values = torch.cat([torch.linspace(-30, 30, 40001), torch.logspace(-30, 3, 2000), -torch.logspace(-30, 3, 2000)])
     special = torch.tensor([0.0, float("inf"), -float("inf"), 1e30, -1e30, float("nan")])
     x = torch.cat([values, special]).to(dtype)[None, :, None]
@@ -309,7 +317,7 @@ def test_activations_over_their_whole_range(
 def test_a_stack_streamed_is_its_layers_one_after_the_other(
     mode: str, packed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cpu, "ROWS", 20)  # chunks of four steps, the last of two
+    monkeypatch.setattr(cpu, "CHUNK_ROWS", 20)  # chunks of four steps, the last of two
     case = Case(mode, 2, torch.float64, steps=10, packed=packed, num_blocks=4)
     x, first, state, lengths = case.tensors()
     _, second, other_state, _ = Case(mode, 2, torch.float64, inputs=8, num_blocks=4).tensors()
@@ -365,7 +373,7 @@ def test_one_node_of_a_graph_whatever_the_length(cls: Any) -> None:
     length, batch = torch.export.Dim("length", min=2, max=4096), torch.export.Dim("batch", min=1, max=64)
     program = torch.export.export(layer, (torch.randn(6, 4, 3),), dynamic_shapes={"input": {0: length, 1: batch}})
     nodes = [node for node in program.graph.nodes if node.op == "call_function" and "parallelrnn" in str(node.target)]
-    assert len(nodes) <= 2
+    assert len(nodes) == 2  # one for each layer
     x = torch.randn(501, 3, 3)
     for ours, theirs in zip(_flat(program.module()(x)), _flat(layer(x)), strict=True):
         torch.testing.assert_close(ours, theirs)
@@ -440,6 +448,120 @@ def test_a_named_backend_is_used_or_says_why_not(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(cpu, "INSTRUCTIONS", None)
     with pytest.raises(RuntimeError, match="there are no C kernels"):
         recurrence("LSTM", x, weights, state, backend="cpu")
+
+
+# Raised inside inductor, which still uses what torch has marked as deprecated.
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")
+@pytest.mark.skipif(shutil.which("c++") is None, reason="inductor builds its kernels with a C++ compiler")
+@pytest.mark.parametrize("cls", [ParaRNN, ParaLSTM, ParaGRU])
+def test_inductor_compiles_inference_and_training(cls: Any) -> None:
+    torch.compiler.reset()
+    layer = cls(3, 8, num_layers=2)
+    compiled = torch.compile(layer, fullgraph=True)
+    x = torch.randn(9, 4, 3)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(x)[0], layer(x)[0])
+    torch.testing.assert_close(compiled(x)[0], layer(x)[0])
+
+
+@pytest.mark.parametrize("cls", [ParaRNN, ParaLSTM, ParaGRU])
+@pytest.mark.parametrize("aggregate", [None, "linear"])
+def test_a_program_exported_for_inference_has_gradients(cls: Any, aggregate: str | None) -> None:
+    layer = cls(3, 8, num_layers=2, aggregate=aggregate, dtype=torch.float64)
+    x, other = torch.randn(7, 4, 3, dtype=torch.float64), torch.randn(7, 4, 3, dtype=torch.float64)
+    with torch.no_grad():
+        program = torch.export.export(layer, (x,)).module()
+    results = []
+    for module in (program, layer):
+        output, final = module(other)
+        loss = output.square().sum() + sum(s.sum() for s in as_tuple(final))
+        parameters = dict(module.named_parameters())
+        grads = torch.autograd.grad(loss, [parameters[name] for name, _ in layer.named_parameters()])
+        results.append([output, *grads])
+    for a, b in zip(*results, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("cls", [ParaRNN, ParaLSTM, ParaGRU])
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch.jit is deprecated
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+def test_is_traced_alike_with_and_without_gradients(cls: Any) -> None:
+    layer = cls(3, 8, num_layers=2)
+    traced = torch.jit.trace(layer, (torch.randn(4, 7, 3),))  # traces once more without gradients, and compares
+    x = torch.randn(9, 5, 3)
+    for ours, theirs in zip(_flat(traced(x)), _flat(layer(x)), strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_many_gradients_at_once(mode: str) -> None:
+    """torch.autograd.grad with is_grads_batched, which jacobian(vectorize=True) uses."""
+    x, weights, state, _ = Case(mode, 2, torch.float64, steps=3).tensors()
+    leaves = (x, weights.recurrent, *state)
+    output, _ = recurrence(mode, x, weights, state, backend="cpu")
+    grads = torch.randn(4, *output.shape, dtype=torch.float64)
+    together = torch.autograd.grad(output, leaves, grads, is_grads_batched=True, retain_graph=True)
+    for index in range(4):
+        alone = torch.autograd.grad(output, leaves, grads[index], retain_graph=True)
+        for a, b in zip(together, alone, strict=True):
+            torch.testing.assert_close(a[index], b, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("block_size", [2, 3, 6, 20])
+@pytest.mark.parametrize("value", [float("inf"), float("nan")])
+def test_what_is_not_finite_spreads_as_in_the_reference(mode: str, block_size: int, value: float) -> None:
+    case = Case(mode, block_size, torch.float64, num_blocks=3)
+    x, weights, state, _ = case.tensors()
+    with torch.no_grad():
+        x[3, 1, 1] = value
+    ours, theirs = (results(backend, case, x, weights, state, None) for backend in ("cpu", "reference"))
+    for name in theirs:
+        torch.testing.assert_close(ours[name].isfinite(), theirs[name].isfinite(), msg=name)
+
+
+def test_nothing_that_does_not_fit_reaches_c() -> None:
+    x, weights, state, _ = Case("GRU", 2, torch.float32).tensors()
+    lengths = torch.full((5,), 7)
+    on_meta = x.detach().to("meta")
+    wrong: list[tuple[str, Any]] = [
+        ("x: expected", lambda: recurrence("GRU", x[..., :2], weights, state, backend="cpu")),
+        ("x: expected .* got .* on meta", lambda: recurrence("GRU", on_meta, weights, state, backend="cpu")),
+        ("state: expected", lambda: recurrence("GRU", x, weights, (state[0][:3],), backend="cpu")),
+        ("lengths: expected torch.int64", lambda: recurrence("GRU", x, weights, state, lengths.int(), backend="cpu")),
+        ("lengths: expected", lambda: recurrence("GRU", x, weights, state, lengths[:2], backend="cpu")),
+        ("input_bias: expected", lambda: recurrence("GRU", x, weights._replace(input_bias=x[0, 0]), state)),
+        (
+            "recurrent_bias: expected torch.float32",
+            lambda: recurrence("GRU", x, weights._replace(recurrent_bias=torch.zeros(18).double()), state),
+        ),
+    ]
+    for message, call in wrong:
+        with pytest.raises(RuntimeError, match=message):
+            call()
+    with pytest.raises(RuntimeError, match=r"on the CPU, got .* on meta"):
+        ParaGRU(3, 8)(torch.empty(5, 2, 3, device="meta"))
+
+
+def test_a_named_backend_does_not_lose_forward_derivatives() -> None:
+    layer = ParaRNN(3, 8, backend="cpu")
+    x = torch.randn(5, 2, 3)
+    for transform in (
+        lambda: torch.func.jvp(lambda x: layer(x)[0], (x,), (x,)),
+        lambda: torch.func.grad(lambda x: layer(x)[0].sum())(x),
+    ):
+        with pytest.raises(RuntimeError, match="'cpu' cannot run this: it has no forward-mode derivatives"):
+            transform()
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="looks at what Linux says is loaded")
+def test_there_is_one_openmp_runtime() -> None:
+    """A second one would have threads of its own, and the two would wait for each other's processors."""
+    run = "import torch, parallelrnn; parallelrnn.ParaGRU(3, 8)(torch.ones(5, 2, 3))"
+    script = f"{run}; print(open('/proc/self/maps').read())"
+    maps = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout
+    runtimes = {line.split()[-1] for line in maps.splitlines() if re.search(r"lib(gomp|iomp5|omp)\b.*\.so", line)}
+    assert len(runtimes) == 1, runtimes
 
 
 def _flat(result: tuple[Tensor, Any]) -> list[Tensor]:

@@ -27,20 +27,21 @@ def test_the_library_is_here_and_the_best_instructions_come_first() -> None:
 
 
 def test_says_why_it_cannot_be_loaded(tmp_path: Path) -> None:
-    assert "no working C compiler" in library.load(tmp_path / "recurrence.so").problem
+    assert "recurrence.so is not there" in library.load(tmp_path / "recurrence.so").problem
     (tmp_path / "broken.so").write_text("not a library")
     assert "could not be loaded" in library.load(tmp_path / "broken.so").problem
 
 
 def test_instructions_can_be_chosen_by_name() -> None:
-    best = library.choose(library.LIBRARY, None)
-    assert best is library.LIBRARY.instruction_sets[0]
-    assert library.choose(library.LIBRARY, best.name) is best
-    with pytest.raises(
-        ValueError, match="PARALLELRNN_INSTRUCTIONS=mmx is not known, or this processor does not have it"
-    ):
-        library.choose(library.LIBRARY, "mmx")
-    assert library.choose(library.Library(Path("nowhere"), problem="missing"), None) is None
+    assert library.only(library.BUILT, None) is library.BUILT
+    for instructions in library.BUILT.instruction_sets:
+        assert library.only(library.BUILT, instructions.name).instruction_sets == (instructions,)
+    other = library.only(library.BUILT, "mmx")
+    assert other.instruction_sets == ()
+    assert "PARALLELRNN_INSTRUCTIONS=mmx asks for are not known, or this processor" in other.problem
+    assert library.BUILT.instruction_sets[0].name in other.advice
+    missing = library.Library(Path("nowhere"), problem="missing")
+    assert library.only(missing, "avx2") is missing
 
 
 def test_without_kernels_the_reference_runs_and_one_warning_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

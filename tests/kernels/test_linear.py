@@ -68,6 +68,16 @@ def test_listeners_of_an_aggregate_are_heard() -> None:
     assert len(heard) == 1
     torch.testing.assert_close(heard[0], output, rtol=0, atol=0)
     torch.testing.assert_close(output, expected)
+    handle = layer.aggregate.register_full_backward_hook(lambda *arguments: heard.append(arguments))
+    layer(x)[0].sum().backward()
+    handle.remove()
+    assert len(heard) == 2
+    handle = nn.modules.module.register_module_forward_hook(lambda module, *arguments: heard.append(module))
+    layer(x)
+    handle.remove()
+    assert heard[2:] == [layer.aggregate, layer]
+    layer.aggregate.forward = torch.zeros_like
+    assert (layer(x)[0] == 0).all()
 
 
 def test_an_aggregate_that_is_more_than_linear_is_called() -> None:

@@ -73,7 +73,7 @@ def diagnose() -> Diagnosis:
         backend=backend,
         why=why,
         library=str(library.LIBRARY.path),
-        instruction_sets=tuple(one.name for one in library.LIBRARY.instruction_sets),
+        instruction_sets=tuple(one.name for one in library.BUILT.instruction_sets),
         instruction_set=None if instructions is None else instructions.name,
         variable=library.VARIABLE,
         has_threads=library.LIBRARY.has_threads,
@@ -83,7 +83,7 @@ def diagnose() -> Diagnosis:
         versions=versions(),
         extras={name: all(map(_is_installed, modules)) for name, modules in EXTRAS.items()},
         errors=_errors() if backend == "cpu" else {},
-        advice="" if backend == "cpu" else _ADVICE,
+        advice="" if backend == "cpu" else f"{library.LIBRARY.advice[:1].upper()}{library.LIBRARY.advice[1:]}.",
     )
 
 
@@ -127,9 +127,10 @@ def lines(diagnosis: Diagnosis) -> list[tuple[str, bool]]:
     ]
     if others:
         items.append(("", f"for another: {found.variable}={others[0]} in the environment", True))
-    threads = "yes" if found.has_threads else "no: built without OpenMP, so it runs in one thread"
+    if found.instruction_sets:
+        threads = "yes" if found.has_threads else "no: built without OpenMP, so it runs in one thread"
+        items.append(("threads", f"{threads}; torch.get_num_threads() is {found.threads}", found.has_threads))
     items += [
-        ("threads", f"{threads}; torch.get_num_threads() is {found.threads}", found.has_threads),
         ("agreement", _agreement(found), found.agrees),
         ("Triton", "installed" if found.triton else "not installed (only for GPUs: pip install triton)", True),
         ("GPU", found.gpu or "none that torch can use", True),

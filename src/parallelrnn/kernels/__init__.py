@@ -3,6 +3,7 @@
 from parallelrnn.kernels.autocast import autocast_enabled
 from parallelrnn.kernels.dispatch import can_stream, check_backend, recurrence, stream
 from parallelrnn.kernels.linear import linear
+from parallelrnn.kernels.operators import needs_gradient
 from parallelrnn.kernels.weights import GATES, NUM_STATES, State, Weights
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "can_stream",
     "check_backend",
     "linear",
+    "needs_gradient",
     "recurrence",
     "stream",
 ]

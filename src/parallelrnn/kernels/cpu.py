@@ -17,7 +17,7 @@ from parallelrnn.kernels.memory import empty
 from parallelrnn.kernels.weights import GATES, State, Weights
 
 FEW_INPUTS = 8  # so many columns are projected by the kernel
-ROWS = 1024  # (step, batch entry) pairs in a chunk
+CHUNK_ROWS = 1024  # (step, batch entry) pairs in a chunk
 
 
 def problem(weights: Weights) -> str:
@@ -45,7 +45,7 @@ def forward(
     gates, width = len(GATES[mode]), weights.recurrent.shape[1] * weights.recurrent.shape[2]
     length, batch, _ = x.shape
     dtype = weights.recurrent.dtype
-    state = tuple(s.clone(memory_format=torch.contiguous_format) for s in state)
+    state = tuple(_copy(_checked("state", s, (batch, width), dtype)) for s in state)
     output = empty(length, batch, width, dtype=dtype)
     cells = empty(length, batch, width, dtype=dtype) if training and mode == "LSTM" else None
     kept = empty(length, batch, gates * width, dtype=dtype) if training and stores_gates(mode, weights) else None
@@ -70,7 +70,7 @@ def stream(
     length, batch, _ = x.shape
     dtype = layers[0].recurrent.dtype
     width = state[0].shape[2]
-    final = tuple(s.clone(memory_format=torch.contiguous_format) for s in state)
+    final = tuple(_copy(_checked("state", s, (len(layers), batch, width), dtype)) for s in state)
     states = list(zip(*final, strict=True))
     whole = len(layers) == 1 and aggregate is None and _projects_inside(layers[0])
     runs = [_Forward(mode, weights, batch, lengths, False, whole) for weights in layers]
@@ -109,6 +109,8 @@ def backward(
     needs_x: bool,
 ) -> tuple[Tensor | None, Weights, State]:
     """The gradients of x (if needed), of the weights and of the initial state."""
+    if grad_output is not None:
+        grad_output = _checked("grad_output", grad_output, output.shape, output.dtype)
     run = _Backward(mode, grad_state, x, weights, state, lengths, reverse, output, cells, gates, needs_x)
     for begin, end in reversed(run.chunks(x.shape[0])):
         run(grad_output, begin, end)
@@ -127,12 +129,25 @@ class _Recurrence:
         self.width = self.num_blocks * self.block_size
         self.batch = batch
         self.reverse = reverse
-        self.lengths = lengths
+        self.dtype = weights.recurrent.dtype
+        self.lengths = None if lengths is None else _checked("lengths", lengths, (batch,), torch.int64)
         self.whole = whole  # one chunk for the whole sequence
         self.inside = _projects_inside(weights)
+        self.inputs = weights.input.shape[1]
+        rows = self.gates * self.width
+        shapes = (
+            (rows, self.inputs),
+            (self.gates, self.num_blocks, self.block_size, self.block_size),
+            (rows,),
+            (rows,),
+        )
         # Kept, so that the memory the pointers lead to stays.
-        self.weights = weights = Weights(*(None if w is None else w.contiguous() for w in weights))  # type: ignore[arg-type]
-        self.dtype = weights.recurrent.dtype
+        self.weights = weights = Weights(
+            *(  # type: ignore[arg-type]
+                None if weight is None else _checked(name, weight, shape, self.dtype).contiguous()
+                for name, weight, shape in zip(Weights._fields, weights, shapes, strict=False)
+            )
+        )
         self.chunk = chunk
         chunk.batch, chunk.num_blocks, chunk.block_size = batch, self.num_blocks, self.block_size
         chunk.mode, chunk.reverse, chunk.threads = MODES.index(mode), reverse, torch.get_num_threads()
@@ -141,7 +156,7 @@ class _Recurrence:
 
     def steps(self, length: int) -> int:
         """Steps in a chunk of a sequence of this length."""
-        return length if self.whole else max(1, min(length, ROWS // max(1, self.batch)))
+        return length if self.whole else max(1, min(length, CHUNK_ROWS // max(1, self.batch)))
 
     def chunks(self, length: int) -> list[tuple[int, int]]:
         """Where each chunk begins and ends, in the order in which the recurrence meets them."""
@@ -149,12 +164,12 @@ class _Recurrence:
         chunks = [(begin, min(begin + steps, length)) for begin in range(0, length, steps)]
         return chunks[::-1] if self.reverse else chunks
 
-    def limits(self, begin: int, end: int) -> Tensor | None:
+    def real_steps(self, begin: int, end: int) -> Tensor | None:
         """How many steps of each sequence are real in a chunk."""
         return None if self.lengths is None else (self.lengths - begin).clamp(0, end - begin)
 
     def point_at(
-        self, x: Tensor, limits: Tensor | None, output: Tensor, cells: Tensor | None, gates: Tensor | None
+        self, x: Tensor, real_steps: Tensor | None, output: Tensor, cells: Tensor | None, gates: Tensor | None
     ) -> None:
         """Let the chunk that goes to C be this one."""
         chunk = self.chunk
@@ -162,7 +177,7 @@ class _Recurrence:
         if self.inside:
             chunk.inputs, chunk.x = x.shape[2], x.data_ptr()
             chunk.x_step, chunk.x_row, _ = x.stride()
-        chunk.limits = _pointer(limits)
+        chunk.real_steps = _pointer(real_steps)
         chunk.output, chunk.cells, chunk.gates = output.data_ptr(), _pointer(cells), _pointer(gates)
 
 
@@ -178,12 +193,13 @@ class _Forward(_Recurrence):
         self, x: Tensor, begin: int, state: State, output: Tensor, cells: Tensor | None, gates: Tensor | None
     ) -> None:
         """Run the steps of x, the first of which is step `begin` of the sequence, and move `state` on past them."""
-        limits = self.limits(begin, begin + x.shape[0])
+        real_steps = self.real_steps(begin, begin + x.shape[0])
+        x = _checked("x", x, (x.shape[0], self.batch, self.inputs), self.dtype)
         if self.inside:
             x = _with_neighbouring_columns(x)
         else:
             self.call.projected = self._project(x, gates).data_ptr()
-        self.point_at(x, limits, output, cells, gates)
+        self.point_at(x, real_steps, output, cells, gates)
         self.call.h, self.call.c = state[0].data_ptr(), _pointer(state[1] if len(state) > 1 else None)
         _check(self.instructions.forward[self.dtype](ctypes.byref(self.call)))
 
@@ -216,12 +232,19 @@ class _Backward(_Recurrence):
         needs_grad_gates = needs_x or not _projects_inside(weights)
         super().__init__(mode, weights, x.shape[1], lengths, reverse, not needs_grad_gates, call.chunk)
         self.small = self.block_size <= self.instructions.lanes[self.dtype]
-        self.x, self.state, self.output, self.cells, self.kept_gates = x, state, output, cells, gates
-        self.state = tuple(s.contiguous() for s in state)
+        by_step = (*x.shape[:2], self.width)
+        self.x = _checked("x", x, (*x.shape[:2], self.inputs), self.dtype)
+        self.state = tuple(_checked("state", s, by_step[1:], self.dtype).contiguous() for s in state)
+        self.output = _checked("output", output, by_step, self.dtype).contiguous()
+        self.cells = None if cells is None else _checked("cells", cells, by_step, self.dtype).contiguous()
+        self.kept_gates = gates
+        if gates is not None:
+            shape = (*by_step[:2], self.gates * self.width)
+            self.kept_gates = _checked("gates", gates, shape, self.dtype).contiguous()
         self.grad_x = empty(*x.shape, dtype=self.dtype) if needs_x else None
         self.grad_weights = Weights(*(None if w is None else torch.zeros_like(w) for w in self.weights))  # type: ignore[arg-type]
         self.grad_state: State = tuple(
-            torch.zeros_like(s) if grad is None else grad.clone(memory_format=torch.contiguous_format)
+            torch.zeros_like(s) if grad is None else _copy(_checked("grad_state", grad, s.shape, self.dtype))
             for grad, s in zip(grad_state, self.state, strict=True)
         )
         rows = self.steps(x.shape[0]) * self.batch
@@ -242,14 +265,14 @@ class _Backward(_Recurrence):
 
     def __call__(self, grad_output: Tensor | None, begin: int, end: int) -> None:
         """The backward of the steps from `begin` to `end`; chunks come in the order opposite to forward's."""
-        x, limits, rows = self.x[begin:end], self.limits(begin, end), (end - begin) * self.batch
+        x, real_steps, rows = self.x[begin:end], self.real_steps(begin, end), (end - begin) * self.batch
         before = tuple(
             self._before(s, states, begin, end) for s, states in zip(self.state, self._states(), strict=True)
         )
         if self.inside:
             x = _with_neighbouring_columns(x)
         self.point_at(
-            x, limits, self.output[begin:end], _part(self.cells, begin, end), _part(self.kept_gates, begin, end)
+            x, real_steps, self.output[begin:end], _part(self.cells, begin, end), _part(self.kept_gates, begin, end)
         )
         if grad_output is not None:
             grad_output = _with_neighbouring_columns(grad_output[begin:end])
@@ -266,7 +289,7 @@ class _Backward(_Recurrence):
         if not self.inside:
             self.grad_weights.input.addmm_(grad_gates.t(), x.reshape(rows, x.shape[2]))
         if not self.small:
-            self._add_recurrent_gradients(grad_gates, before[0], limits, begin, end)
+            self._add_recurrent_gradients(grad_gates, before[0], real_steps, begin, end)
 
     def _states(self) -> tuple[Tensor, ...]:
         """The stored states of all steps: h, for the LSTM also c."""
@@ -283,7 +306,7 @@ class _Backward(_Recurrence):
         return torch.where(self.lengths[:, None] > end, states[end], initial)  # others begin within the chunk
 
     def _add_recurrent_gradients(
-        self, grad_gates: Tensor, h_before: Tensor, limits: Tensor | None, begin: int, end: int
+        self, grad_gates: Tensor, h_before: Tensor, real_steps: Tensor | None, begin: int, end: int
     ) -> None:
         """For large blocks: their weight gradients are worth a matrix product each."""
         steps = end - begin
@@ -291,9 +314,9 @@ class _Backward(_Recurrence):
             h = torch.cat([h_before[None], self.output[begin : end - 1]])  # (T, B, d), the state before each step
         else:
             h = torch.cat([self.output[begin + 1 : end], h_before[None]])
-            if limits is not None:  # each sequence has begun at its own last step
-                rows = limits.nonzero().squeeze(1)
-                h[limits[rows] - 1, rows] = h_before[rows]
+            if real_steps is not None:  # each sequence has begun at its own last step
+                rows = real_steps.nonzero().squeeze(1)
+                h[real_steps[rows] - 1, rows] = h_before[rows]
         if self.grad_weights.input_bias is not None:
             self.grad_weights.input_bias.add_(grad_gates.sum(0))
         if self.grad_new is not None:  # in W_n h + b_n, which the reset gate multiplies
@@ -312,6 +335,20 @@ def _projects_inside(weights: Weights) -> bool:
     return is_small and weights.input.shape[1] <= FEW_INPUTS
 
 
+def _checked(name: str, tensor: Tensor, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+    """A tensor whose memory can be shown to C: of this shape and dtype, on the CPU, no sign turned on reading."""
+    if tensor.shape != tuple(shape) or tensor.dtype != dtype or tensor.device.type != "cpu":
+        raise RuntimeError(
+            f"{name}: expected {dtype} of shape {tuple(shape)} on the CPU, "
+            f"got {tensor.dtype} of shape {tuple(tensor.shape)} on {tensor.device}"
+        )
+    return tensor.resolve_neg()
+
+
+def _copy(tensor: Tensor) -> Tensor:
+    return tensor.clone(memory_format=torch.contiguous_format)
+
+
 def _with_neighbouring_columns(tensor: Tensor) -> Tensor:
     return tensor if tensor.stride(-1) == 1 or tensor.shape[-1] == 1 else tensor.contiguous()
 
@@ -326,4 +363,4 @@ def _pointer(tensor: Tensor | None) -> int | None:
 
 def _check(failed: int) -> None:
     if failed:
-        raise MemoryError("not enough memory for the weights of the recurrence")
+        raise MemoryError("not enough memory for the weights of the recurrence and their gradients; use smaller blocks")

@@ -15,7 +15,6 @@ from parallelrnn.kernels.transforms import needs_plain_operations
 from parallelrnn.kernels.weights import State, Weights
 
 BACKENDS = ("auto", "cpu", "triton", "reference")
-_BUILD = "install a C compiler (on Debian: apt install gcc) and parallelrnn again; `parallelrnn doctor` tells more"
 
 
 def check_backend(backend: str) -> str:
@@ -78,6 +77,8 @@ def choose(backend: str, weights: Weights) -> str:
         return "reference"
     if backend != "auto":
         problem = operators.BACKENDS[backend].problem(weights)
+        if needs_plain_operations():
+            problem = "it has no forward-mode derivatives, and none within torch.func.grad"
         if problem:
             raise RuntimeError(f"backend {backend!r} cannot run this: {problem}; use backend='auto'{_advice(backend)}")
         return backend
@@ -97,12 +98,13 @@ def _is_for(backend: str, weights: Weights) -> bool:
 
 
 def _advice(backend: str) -> str:
-    return f", or {_BUILD}" if backend == "cpu" and INSTRUCTIONS is None else ""
+    return f", or {LIBRARY.advice}" if backend == "cpu" and INSTRUCTIONS is None else ""
 
 
 @cache
 def _warn_once() -> None:
     warnings.warn(
-        f"{LIBRARY.problem}. Recurrences run as a loop in Python, many times slower. To change that, {_BUILD}.",
+        f"{LIBRARY.problem}. Recurrences run as a loop in Python, many times slower. To change that, {LIBRARY.advice}; "
+        "`parallelrnn doctor` tells more.",
         stacklevel=2,
     )

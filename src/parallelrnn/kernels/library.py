@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 from ctypes import POINTER, Structure, c_char_p, c_int32, c_int64, c_void_p
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import torch
 MODES = ("RNN_TANH", "RNN_RELU", "RNN_SIGMOID", "RNN_LINEAR", "LSTM", "GRU")  # in the order of recurrence.h
 DTYPES = (torch.float32, torch.float64)
 VARIABLE = "PARALLELRNN_INSTRUCTIONS"  # which instruction set to use, instead of the best that the processor has
-FILE = "recurrence.dll" if os.name == "nt" else "recurrence.so"
+FILE = "recurrence.so"
 
 
 class Chunk(Structure):
@@ -24,7 +24,7 @@ class Chunk(Structure):
         *((name, c_int64) for name in ("steps", "batch", "num_blocks", "block_size")),
         *((name, c_int64) for name in ("inputs", "x_step", "x_row")),
         *((name, c_int32) for name in ("mode", "reverse", "threads")),
-        *((name, c_void_p) for name in ("limits", "x", "weight_ih", "bias_ih", "bias_hh", "weight_hh")),
+        *((name, c_void_p) for name in ("real_steps", "x", "weight_ih", "bias_ih", "bias_hh", "weight_hh")),
         *((name, c_void_p) for name in ("gates", "output", "cells")),
     )
 
@@ -83,14 +83,13 @@ class Library:
     instruction_sets: tuple[InstructionSet, ...] = ()
     has_threads: bool = False
     problem: str = ""
+    advice: str = "install a C compiler (on Debian: apt install gcc) and parallelrnn again"  # about the problem
 
 
 def load(path: Path) -> Library:
     """Load the shared library, or say why that cannot be done."""
     if not path.exists():
-        return Library(
-            path, problem="the C kernels were not built: no working C compiler when the package was installed"
-        )
+        return Library(path, problem=f"the C kernels were not built: {path} is not there")
     try:
         library = ctypes.CDLL(str(path))
     except OSError as error:
@@ -115,16 +114,19 @@ def _instruction_set(table: _Table) -> InstructionSet:
     )
 
 
-def choose(library: Library, name: str | None) -> InstructionSet | None:
-    """The instruction set of this name, or the best; None where there are no kernels."""
-    if not library.instruction_sets:
-        return None
-    for instructions in library.instruction_sets:
-        if name in (None, "", instructions.name):
-            return instructions
+def only(library: Library, name: str | None) -> Library:
+    """The library with this instruction set alone, or as it is where none is named."""
+    if not name or not library.instruction_sets:
+        return library
+    named = tuple(instructions for instructions in library.instruction_sets if instructions.name == name)
+    if named:
+        return replace(library, instruction_sets=named)
     known = ", ".join(instructions.name for instructions in library.instruction_sets)
-    raise ValueError(f"{VARIABLE}={name} is not known, or this processor does not have it; use one of {known}")
+    problem = f"the instructions that {VARIABLE}={name} asks for are not known, or this processor does not have them"
+    return replace(library, instruction_sets=(), problem=problem, advice=f"set it to one of {known}, or not at all")
 
 
-LIBRARY = load(Path(__file__).parent / "csrc" / FILE)
-INSTRUCTIONS = choose(LIBRARY, os.environ.get(VARIABLE))
+# All that the library has, what of it is to be used, and the best of that.
+BUILT = load(Path(__file__).parent / "csrc" / FILE)
+LIBRARY = only(BUILT, os.environ.get(VARIABLE))
+INSTRUCTIONS = LIBRARY.instruction_sets[0] if LIBRARY.instruction_sets else None

@@ -15,7 +15,7 @@ from torch.nn import functional
 from parallelrnn.kernels.memory import LARGE, empty
 from parallelrnn.kernels.operators import is_plain, needs_gradient
 
-_ROWS = 2048  # in a chunk
+_CHUNK_ROWS = 2048  # in a chunk
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -72,5 +72,5 @@ def _map(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def _chunks(rows: int) -> Iterator[tuple[int, int]]:
-    for begin in range(0, rows, _ROWS):
-        yield begin, min(begin + _ROWS, rows)
+    for begin in range(0, rows, _CHUNK_ROWS):
+        yield begin, min(begin + _CHUNK_ROWS, rows)

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import math
 import mmap
+import os
 import threading
 import weakref
+from collections import deque
 
 import numpy as np
 import torch
@@ -28,8 +30,12 @@ class Pool:
     def __init__(self) -> None:
         self.used = self.most_used = self.free = 0  # bytes
         self._free_blocks: list[mmap.mmap] = []  # the one that was freed last at the end
-        # A tensor may be freed by the garbage collector, at any point of any thread.
-        self._lock = threading.RLock()
+        # A tensor may be freed by the garbage collector, at any point of any thread, also while the lock is held. So
+        # what comes back is put here, and counted when somebody has the lock.
+        self._returned: deque[mmap.mmap] = deque()
+        self._lock = threading.Lock()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._forget_lock)
 
     def empty(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         """`torch.empty` on the CPU."""
@@ -39,43 +45,73 @@ class Pool:
         block = self._take(-(-size // _GRANULE) * _GRANULE)
         # The tensor holds the array, and the array the block: when the array goes, no tensor is left.
         array = np.frombuffer(block, dtype=np.uint8, count=size)
-        weakref.finalize(array, self._give_back, block).atexit = False
+        weakref.finalize(array, self._returned.append, block).atexit = False
         tensor = torch.from_numpy(array).view(dtype).view(shape)
         if torch.are_deterministic_algorithms_enabled() and deterministic.fill_uninitialized_memory:  # type: ignore[attr-defined]
             tensor.fill_(torch.nan)  # as torch.empty does
         return tensor
 
+    def collect(self) -> None:
+        """Take back what is no longer used, and give to the system what is more than was needed at one time."""
+        with self._lock:
+            self._collect()
+
     def clear(self) -> None:
         """Give all free blocks back to the system."""
         with self._lock:
+            self._collect()
             self._free_blocks.clear()
             self.free = 0
 
     def _take(self, size: int) -> mmap.mmap:
         with self._lock:
+            self._collect()
+            fitting = [index for index, block in enumerate(self._free_blocks) if len(block) == size]
+            if fitting:
+                block = self._free_blocks.pop(fitting[-1])
+                self.free -= size
+            else:
+                block = self._new_block(size)
             self.used += size
             self.most_used = max(self.most_used, self.used)
-            for index in reversed(range(len(self._free_blocks))):
-                if len(self._free_blocks[index]) == size:
-                    self.free -= size
-                    return self._free_blocks.pop(index)
             self._shrink()
-        block = mmap.mmap(-1, size)
-        if hasattr(mmap, "MADV_HUGEPAGE"):
-            block.madvise(mmap.MADV_HUGEPAGE)
         return block
 
-    def _give_back(self, block: mmap.mmap) -> None:
-        with self._lock:
+    def _new_block(self, size: int) -> mmap.mmap:
+        try:
+            return _map_memory(size)
+        except OSError:
+            self._free_blocks.clear()
+            self.free = 0
+        try:
+            return _map_memory(size)
+        except OSError as error:
+            raise MemoryError(f"not enough memory for a tensor of {size} bytes; use a smaller batch") from error
+
+    def _collect(self) -> None:
+        while self._returned:
+            block = self._returned.popleft()
             self.used -= len(block)
             self.free += len(block)
             self._free_blocks.append(block)
-            self._shrink()
+        self._shrink()
 
     def _shrink(self) -> None:
         """Let go of the blocks that have been free for longest, until no more is held than was needed."""
         while self._free_blocks and self.used + self.free > self.most_used:
             self.free -= len(self._free_blocks.pop(0))
+
+    def _forget_lock(self) -> None:
+        """After a fork: another thread of the parent may have held it, and is not here to release it."""
+        self._lock = threading.Lock()
+
+
+def _map_memory(size: int) -> mmap.mmap:
+    # Private: a process that forks, as a DataLoader does, must not write into its parent's tensors.
+    block = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        block.madvise(mmap.MADV_HUGEPAGE)
+    return block
 
 
 POOL = Pool()

@@ -15,11 +15,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import Parameter
+from torch._C._functorch import is_legacy_batchedtensor
+from torch.nn import Parameter, functional
 
 from parallelrnn.kernels import cpu, gpu, reference
 from parallelrnn.kernels.autocast import autocast_enabled, without_autocast
-from parallelrnn.kernels.transforms import in_vmap
+from parallelrnn.kernels.transforms import in_transform
 from parallelrnn.kernels.weights import GATES, State, Weights
 
 BACKENDS: dict[str, ModuleType] = {"cpu": cpu, "triton": gpu}
@@ -68,7 +69,7 @@ def stream(
     aggregate: tuple[Tensor, Tensor | None] | None,
 ) -> tuple[Tensor, State]:
     """Inference of a stack of layers on the CPU; see `cpu.stream`."""
-    if is_plain(x, *state, *(weight for layer in layers for weight in layer)):
+    if is_plain(x, *state, *(aggregate or ()), *(weight for layer in layers for weight in layer)):
         return cpu.stream(mode, x, layers, state, lengths, aggregate)
     biases = [[w for w in (layer[index] for layer in layers) if w is not None] for index in (2, 3)]
     output, h_n, c_n = torch.ops.parallelrnn.stream(
@@ -86,8 +87,8 @@ def stream(
 
 
 def needs_gradient(*tensors: Tensor | None) -> bool:
-    """Whether autograd may ask for the gradient of any of these. Within vmap a tensor does not tell, so it may."""
-    if in_vmap():
+    """Whether autograd may ask for the gradient of any of these. Within vmap a tensor does not tell."""
+    if in_transform() or torch._C._get_tracing_state() is not None:  # what is traced should not depend on it
         return True
     return torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in tensors)
 
@@ -102,7 +103,7 @@ def is_plain(first: Tensor, *others: Tensor | None) -> bool:
         and not torch.compiler.is_compiling()
         and torch._C._len_torch_dispatch_stack() == 0
         and torch._C._len_torch_function_stack() == 0
-        and not in_vmap()
+        and not in_transform()
         and torch._C._get_tracing_state() is None
         and not autocast_enabled(first.device.type)
     )
@@ -144,11 +145,24 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]
 
 def _differentiate(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
     saved, (mode, reverse, backend) = ctx.saved_tensors, ctx.settings
+    if any(grad is not None and is_legacy_batchedtensor(grad) for grad in grads):  # many gradients at once
+        return _differentiate_reference(ctx, grads)
     unseen = is_plain(saved[0], *grads) and not torch.is_grad_enabled()  # enabled: to be differentiated again
     run = _backward if unseen else getattr(torch.ops.parallelrnn, f"{_NAMES[mode]}_backward")
     results = run(*grads[:3], *saved[:8], mode, reverse, backend, *saved[8:], ctx.needs_input_grad[0])
     wanted = zip(results, ctx.needs_input_grad, strict=False)
     return (*(grad if needed else None for grad, needed in wanted), *(None,) * 5)
+
+
+def _differentiate_reference(ctx: Any, grads: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:
+    mode, reverse, backend = ctx.settings
+    *tensors, lengths = ctx.saved_tensors[:8]
+    with torch.enable_grad():
+        leaves = [None if tensor is None else tensor.detach().requires_grad_() for tensor in tensors]
+        x, weights, state, *_ = _unpack((*leaves, lengths, mode, reverse, backend))
+        output, final = reference.recurrence(mode, x, weights, state, lengths, reverse)
+    found = _gradients((output, *final), leaves, grads[:3], allow_unused=True)
+    return (*found, *(None,) * (_NUM_INPUTS + 1 - len(found)))
 
 
 class _Recurrence(torch.autograd.Function):
@@ -236,6 +250,42 @@ def _run_stream(*args: Any) -> tuple[Tensor, Tensor, Tensor]:
     return output, final[0], _or_empty(x, final[1] if len(final) > 1 else None)
 
 
+def _setup_stream_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    ctx.save_for_backward(*_flat(inputs[:-1]))
+    ctx.counts = [len(part) if isinstance(part, (list, tuple)) else None for part in inputs[:-1]]
+    ctx.mode = inputs[-1]
+    ctx.set_materialize_grads(False)
+
+
+def _differentiate_stream(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
+    """For a program that was exported for inference and is used for training: layer by layer."""
+    with torch.enable_grad():
+        leaves = [
+            tensor if tensor is None or not tensor.is_floating_point() else tensor.detach().requires_grad_()
+            for tensor in ctx.saved_tensors
+        ]
+        rest = iter(leaves)
+        parts: list[Any] = [next(rest) if count is None else [next(rest) for _ in range(count)] for count in ctx.counts]
+        x, weight_ih, weight_hh, bias_ih, bias_hh, h_0, c_0, lengths, aggregate_weight, aggregate_bias = parts
+        none = [None] * len(weight_ih)
+        finals = []
+        y = x
+        for index, tensors in enumerate(zip(weight_ih, weight_hh, bias_ih or none, bias_hh or none, strict=True)):
+            state = tuple(s[index] for s in _present((h_0, c_0)))
+            y, final = recurrence("cpu", ctx.mode, y, Weights(*tensors), state, lengths, False)
+            finals.append(final)
+        if aggregate_weight is not None:
+            y = functional.linear(y, aggregate_weight, aggregate_bias)
+        states = [torch.stack(same) for same in zip(*finals, strict=True)]
+    inputs = [None if leaf is None or not leaf.requires_grad else leaf for leaf in leaves]
+    found = iter(_gradients((y, *states), inputs, grads, allow_unused=True))
+    return (*(next(found) if count is None else [next(found) for _ in range(count)] for count in ctx.counts), None)
+
+
+def _flat(parts: Sequence[Any]) -> list[Any]:
+    return [tensor for part in parts for tensor in (part if isinstance(part, (list, tuple)) else [part])]
+
+
 def _fake_stream(*args: Any) -> tuple[Tensor, Tensor, Tensor]:
     x, h_0, c_0, aggregate_weight = args[0], args[5], args[6], args[8]
     features = h_0.shape[-1] if aggregate_weight is None else aggregate_weight.shape[0]
@@ -297,6 +347,9 @@ def _register() -> torch.library.Library:
             f"parallelrnn::{name}_backward", _differentiate_backward, setup_context=_setup_backward_context, lib=library
         )
     define("stream", _STREAM, _run_stream, _fake_stream)
+    torch.library.register_autograd(
+        "parallelrnn::stream", _differentiate_stream, setup_context=_setup_stream_context, lib=library
+    )
     return library
 
 

@@ -7,7 +7,7 @@ from torch._C._functorch import TransformType, get_interpreter_stack
 from torch.autograd import forward_ad
 
 
-def in_vmap() -> bool:
+def in_transform() -> bool:
     """Whether tensors may be wrapped by vmap, and so do not tell whether they need a gradient."""
     return bool(_transforms())
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from parallelrnn.kernels import State, Weights, autocast_enabled, can_stream, linear, stream
+from parallelrnn.kernels import State, Weights, autocast_enabled, can_stream, linear, needs_gradient, stream
 from parallelrnn.nn.aggregate import make_aggregate
 from parallelrnn.nn.blocks import BlockSize
 from parallelrnn.nn.checks import check_bool, check_dtype, check_probability, check_size, check_tensor
@@ -156,7 +156,7 @@ class _Layer(BlockRecurrent):
         """The weights of all layers, if the stack is one that can be run over a few steps at a time; else None."""
         if self.bidirectional or not self.blocks.equal or (self.dropout and self.training):
             return None
-        if torch.is_grad_enabled() and self.weight_ih_l0.requires_grad:  # the usual case, told apart without much ado
+        if needs_gradient(self.weight_ih_l0):  # the usual case, told apart without much ado
             return None
         layers = [self._grouped_weights(suffix)[0] for _, _, suffix in weight_suffixes(self)]
         return layers if can_stream(self.backend, x, layers, state, *aggregate) else None
@@ -166,13 +166,15 @@ class _Layer(BlockRecurrent):
         aggregate = self.aggregate
         if type(aggregate) is not nn.Linear or autocast_enabled(aggregate.weight.device.type):
             return None
-        if (
-            aggregate._forward_hooks
-            or aggregate._forward_pre_hooks
-            or aggregate.weight.dtype != self.weight_ih_l0.dtype
-        ):
+        hooks = (
+            aggregate._forward_hooks,
+            aggregate._forward_pre_hooks,
+            aggregate._backward_hooks,
+            aggregate._backward_pre_hooks,
+        )
+        if any(hooks) or nn.modules.module._has_any_global_hook() or "forward" in vars(aggregate):
             return None
-        return aggregate.weight, aggregate.bias
+        return (aggregate.weight, aggregate.bias) if aggregate.weight.dtype == self.weight_ih_l0.dtype else None
 
     def _aggregate(self, output: Tensor) -> Tensor:
         if self.aggregate is None:

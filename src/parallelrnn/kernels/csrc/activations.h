@@ -85,7 +85,7 @@ static INLINE vec activate(vec x, int mode) {
 static INLINE vec slope(vec h, int mode) {
     switch (mode) {
     case RNN_TANH: return broadcast(1) - h * h;
-    case RNN_RELU: return choose(h > broadcast(0), broadcast(1), broadcast(0));
+    case RNN_RELU: return choose(h <= broadcast(0), broadcast(0), broadcast(1)); /* NaN passes, as in torch */
     case RNN_SIGMOID: return h * (broadcast(1) - h);
     default: return broadcast(1);
     }

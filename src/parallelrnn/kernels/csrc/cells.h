@@ -93,7 +93,7 @@ static INLINE int NAME(forward_tile)(const forward_call *call, int64_t t, tile t
     for (int64_t b = tile.begin; b < tile.end; b++) {
         row *row = rows + count;
         NAME(forward_row)(call, t, b, gates, row);
-        if (!c->limits || t < c->limits[b]) {
+        if (!c->real_steps || t < c->real_steps[b]) {
             count++;
             continue;
         }
@@ -112,7 +112,7 @@ static INLINE int NAME(backward_tile)(const backward_call *call, int64_t t, tile
     for (int64_t b = tile.begin; b < tile.end; b++) {
         row *row = rows + count;
         NAME(backward_row)(call, t, b, gates, row);
-        if (!c->limits || t < c->limits[b]) {
+        if (!c->real_steps || t < c->real_steps[b]) {
             count++;
             continue;
         }
@@ -128,7 +128,7 @@ static void NAME(keep_state)(const forward_call *call, tile tile, int64_t from, 
     const chunk *c = &call->chunk;
     const int64_t width = c->num_blocks * c->block_size;
     for (int64_t b = tile.begin; b < tile.end; b++) {
-        const int64_t steps = c->limits ? c->limits[b] : c->steps;
+        const int64_t steps = c->real_steps ? c->real_steps[b] : c->steps;
         if (steps == 0) continue;
         const int64_t last = ((c->reverse ? 0 : steps - 1) * c->batch + b) * width + from;
         const int64_t size = (to - from) * (int64_t)sizeof(REAL);

@@ -7,9 +7,13 @@
 #define WITH_SUFFIX(x, suffix) JOIN(x, suffix)
 #define NAME(x) WITH_SUFFIX(x, SUFFIX)
 #define PRAGMA(text) _Pragma(#text)
+#if defined(_OPENMP)
 #define FOR_TASKS(n, count) \
     PRAGMA(omp parallel for num_threads(count) schedule(static, 1) if (count > 1)) \
     for (int64_t n = 0; n < count; n++)
+#else
+#define FOR_TASKS(n, count) for (int64_t n = 0; n < count; n++)
+#endif
 
 #define REAL float
 #define INTEGER int32_t

@@ -7,10 +7,12 @@
 #include "large_blocks.h"
 
 static int NAME(forward)(const forward_call *call) {
+    if (call->chunk.batch == 0) return 0;
     return call->chunk.block_size <= LANES ? NAME(small_forward)(call) : NAME(large_forward)(call);
 }
 
 static int NAME(backward)(const backward_call *call) {
+    if (call->chunk.batch == 0) return 0;
     return call->chunk.block_size <= LANES ? NAME(small_backward)(call) : NAME(large_backward)(call);
 }
 

@@ -4,7 +4,7 @@
  * share each load of the weights. The last vector of a block may reach past it; its further lanes stay zero.
  */
 
-#define ROWS 4
+#define ROWS_AT_ONCE 4
 
 #define matrices NAME(matrices)
 typedef struct {
@@ -57,7 +57,7 @@ static int NAME(pack_matrices)(const chunk *c, int gates, int backward, matrices
 /* out[n] += sum over j of in[n][j] * weights[j], for `rows` rows and the vectors m to m + columns of weights (J, M). */
 static INLINE void NAME(product_tile)(const REAL *const *in, const vec *weights, int64_t J, int64_t M, int64_t m,
                                       vec *const *out, const int rows, const int columns) {
-    vec sum[ROWS][2];
+    vec sum[ROWS_AT_ONCE][2];
     for (int n = 0; n < rows; n++)
         for (int q = 0; q < columns; q++) sum[n][q] = out[n][m + q];
     for (int64_t j = 0; j < J; j++)
@@ -70,11 +70,11 @@ static INLINE void NAME(product_tile)(const REAL *const *in, const vec *weights,
 static void NAME(product)(const REAL *const *in, const vec *weights, int64_t J, int64_t M, vec *const *out, int rows) {
     int64_t m = 0;
     for (; m + 2 <= M; m += 2)
-        if (rows == ROWS) NAME(product_tile)(in, weights, J, M, m, out, ROWS, 2);
+        if (rows == ROWS_AT_ONCE) NAME(product_tile)(in, weights, J, M, m, out, ROWS_AT_ONCE, 2);
         else
             for (int n = 0; n < rows; n++) NAME(product_tile)(in + n, weights, J, M, m, out + n, 1, 2);
     if (m < M) {
-        if (rows == ROWS) NAME(product_tile)(in, weights, J, M, m, out, ROWS, 1);
+        if (rows == ROWS_AT_ONCE) NAME(product_tile)(in, weights, J, M, m, out, ROWS_AT_ONCE, 1);
         else
             for (int n = 0; n < rows; n++) NAME(product_tile)(in + n, weights, J, M, m, out + n, 1, 1);
     }
@@ -86,12 +86,12 @@ static void NAME(product)(const REAL *const *in, const vec *weights, int64_t J, 
 #define STORE_PART(block, m, v) \
     ((m) + 1 < M ? store((block) + (m) * LANES, v) : store_at((block) + (m) * LANES, w->lanes, v))
 
-/* One step of one block for up to ROWS rows. room (rows, 5, M): the gates, and a GRU's W_n h + b_n. */
+/* One step of one block for up to ROWS_AT_ONCE rows. room (rows, 5, M): the gates, and a GRU's W_n h + b_n. */
 static INLINE void NAME(large_forward_rows)(const forward_call *call, const matrices *w, const row *rows, int count,
                                             int64_t k, vec *room, const int mode, const int gates) {
     const int64_t D = call->chunk.block_size, M = w->M, width = call->chunk.num_blocks * D, from = k * D;
-    const REAL *h[ROWS];
-    vec *out[ROWS];
+    const REAL *h[ROWS_AT_ONCE];
+    vec *out[ROWS_AT_ONCE];
     for (int n = 0; n < count; n++) {
         vec *a = room + n * 5 * M;
         h[n] = rows[n].h_before + from;
@@ -132,8 +132,8 @@ static INLINE void NAME(large_forward_rows)(const forward_call *call, const matr
 static INLINE void NAME(large_backward_rows)(const backward_call *call, const matrices *w, const row *rows, int count,
                                              int64_t k, vec *room, REAL *gradients, const int mode, const int gates) {
     const int64_t D = call->chunk.block_size, M = w->M, width = call->chunk.num_blocks * D, from = k * D;
-    const REAL *h[ROWS], *in[ROWS];
-    vec *new_part[ROWS], *back[ROWS];
+    const REAL *h[ROWS_AT_ONCE], *in[ROWS_AT_ONCE];
+    vec *new_part[ROWS_AT_ONCE], *back[ROWS_AT_ONCE];
     for (int n = 0; n < count; n++) {
         h[n] = rows[n].h_before + from;
         in[n] = gradients + n * gates * D;
@@ -181,8 +181,8 @@ static void NAME(large_forward_task)(const forward_call *call, const matrices *w
         for (int64_t s = 0; s < c->steps; s++) {
             const int count = NAME(forward_tile)(call, c->reverse ? c->steps - 1 - s : s, tile, from, to, GATES_OF(c->mode), rows);
             for (int64_t k = task.part; k < task.part_end; k++)
-                for (int n = 0; n < count; n += ROWS) {
-                    const int some = count - n < ROWS ? count - n : ROWS;
+                for (int n = 0; n < count; n += ROWS_AT_ONCE) {
+                    const int some = count - n < ROWS_AT_ONCE ? count - n : ROWS_AT_ONCE;
                     switch (c->mode) {
                     case LSTM: NAME(large_forward_rows)(call, w, rows + n, some, k, room, LSTM, 4); break;
                     case GRU: NAME(large_forward_rows)(call, w, rows + n, some, k, room, GRU, 3); break;
@@ -203,8 +203,8 @@ static void NAME(large_backward_task)(const backward_call *call, const matrices 
         for (int64_t s = c->steps - 1; s >= 0; s--) {
             const int count = NAME(backward_tile)(call, c->reverse ? c->steps - 1 - s : s, tile, from, to, GATES_OF(c->mode), rows);
             for (int64_t k = task.part; k < task.part_end; k++)
-                for (int n = 0; n < count; n += ROWS) {
-                    const int some = count - n < ROWS ? count - n : ROWS;
+                for (int n = 0; n < count; n += ROWS_AT_ONCE) {
+                    const int some = count - n < ROWS_AT_ONCE ? count - n : ROWS_AT_ONCE;
                     switch (c->mode) {
                     case LSTM: NAME(large_backward_rows)(call, w, rows + n, some, k, room, gradients, LSTM, 4); break;
                     case GRU: NAME(large_backward_rows)(call, w, rows + n, some, k, room, gradients, GRU, 3); break;
@@ -220,11 +220,11 @@ static int NAME(large_forward)(const forward_call *call) {
     int failed = NAME(pack_matrices)(c, GATES_OF(c->mode), 0, &w);
     if (!failed) {
         const division d = divide(c, c->num_blocks);
-        vec *room = aligned_alloc(64, round_up(d.count * ROWS * 5 * w.M * sizeof(vec)));
+        vec *room = aligned_alloc(64, round_up(d.count * ROWS_AT_ONCE * 5 * w.M * sizeof(vec)));
         failed = !room;
         if (!failed) {
             FOR_TASKS(n, d.count)
-                NAME(large_forward_task)(call, &w, take(c, c->num_blocks, d, n), room + n * ROWS * 5 * w.M);
+                NAME(large_forward_task)(call, &w, take(c, c->num_blocks, d, n), room + n * ROWS_AT_ONCE * 5 * w.M);
         }
         free(room);
     }
@@ -238,13 +238,13 @@ static int NAME(large_backward)(const backward_call *call) {
     int failed = NAME(pack_matrices)(c, GATES_OF(c->mode), 1, &w);
     if (!failed) {
         const division d = divide(c, c->num_blocks);
-        const int64_t gradients = ROWS * 4 * c->block_size;
-        vec *room = aligned_alloc(64, round_up(d.count * ROWS * 5 * w.M * sizeof(vec)));
+        const int64_t gradients = ROWS_AT_ONCE * 4 * c->block_size;
+        vec *room = aligned_alloc(64, round_up(d.count * ROWS_AT_ONCE * 5 * w.M * sizeof(vec)));
         REAL *more = malloc(d.count * gradients * sizeof(REAL));
         failed = !room || !more;
         if (!failed) {
             FOR_TASKS(n, d.count)
-                NAME(large_backward_task)(call, &w, take(c, c->num_blocks, d, n), room + n * ROWS * 5 * w.M,
+                NAME(large_backward_task)(call, &w, take(c, c->num_blocks, d, n), room + n * ROWS_AT_ONCE * 5 * w.M,
                                           more + n * gradients);
         }
         free(room);

@@ -21,7 +21,7 @@ PUBLIC const instruction_set *parallelrnn_instruction_set(int32_t index) {
 #if defined(__x86_64__)
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512bw"))
+        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("fma"))
         usable[count++] = &parallelrnn_avx512;
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) usable[count++] = &parallelrnn_avx2;
 #endif

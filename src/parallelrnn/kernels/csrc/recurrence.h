@@ -17,7 +17,7 @@ typedef struct {
     int64_t inputs; /* columns of x that the kernel projects itself; 0 where `projected` comes ready */
     int64_t x_step, x_row; /* strides of x, in elements; its columns are neighbours */
     int32_t mode, reverse, threads;
-    const int64_t *limits; /* (B,) real steps of each row in this chunk, or NULL where all are */
+    const int64_t *real_steps; /* (B,) real steps of each row in this chunk, or NULL where all are */
     const void *x, *weight_ih, *bias_ih, *bias_hh, *weight_hh; /* biases may be NULL */
     void *gates; /* forward: where to store the activated gates, or NULL; backward: these, or NULL to compute anew */
     void *output, *cells; /* cells: NULL in inference, and for all but the LSTM */

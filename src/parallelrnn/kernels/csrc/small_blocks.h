@@ -195,6 +195,11 @@ static INLINE void NAME(backward_vectors)(const backward_call *call, const packe
                 for (int r = 0; r < D; r++) new_part += weight[2 * D + r] * neighbours[r];
                 grad_new = NAME(gru_backward)(d, a[n], new_part, h_before, grad, &direct);
             }
+            if (!full) { /* an input of infinity times a weight of zero is NaN, which must not leave an empty lane */
+                for (int g = 0; g < gates; g++) d[g] = only_at(w->lanes[v], d[g]);
+                grad_new = only_at(w->lanes[v], grad_new);
+                direct = only_at(w->lanes[v], direct);
+            }
             if (needs_gates)
                 for (int g = 0; g < gates; g++) STORE(at.grad_gates + g * width, d[g]);
             if (needs_inputs)

@@ -15,7 +15,7 @@ static inline size_t round_up(size_t size) { return (size + 63) / 64 * 64; }
 
 /* Whether step t is the first that is computed for row b of the chunk, which goes on from the state given. */
 static inline int is_first(const chunk *c, int64_t t, int64_t b) {
-    return c->reverse ? t + 1 == (c->limits ? c->limits[b] : c->steps) : t == 0;
+    return c->reverse ? t + 1 == (c->real_steps ? c->real_steps[b] : c->steps) : t == 0;
 }
 
 typedef struct {
@@ -33,13 +33,12 @@ static inline int64_t largest_share(int64_t items, int64_t tasks) { return (item
 /* The division depends on shapes and on the number of threads that was asked for, never on how many turn up: the same
  * sums are added in the same order every time. Rows of unequal length are not a fair share, so parts are preferred. */
 static inline division divide(const chunk *c, int64_t parts) {
-    if (c->batch == 0) return (division){0, 1};
     int64_t threads = c->threads < 1 ? 1 : c->threads;
     int64_t rows = c->batch < threads ? c->batch : threads;
     int64_t by_parts = parts < threads ? parts : threads;
     double rows_time = (double)largest_share(c->batch, rows) / (double)c->batch;
     double parts_time = (double)largest_share(parts, by_parts) / (double)parts;
-    int by_rows = c->limits ? rows_time < parts_time : rows_time <= parts_time;
+    int by_rows = c->real_steps ? rows_time < parts_time : rows_time <= parts_time;
     return (division){by_rows ? rows : by_parts, by_rows};
 }
 

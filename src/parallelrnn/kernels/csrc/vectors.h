@@ -35,6 +35,14 @@ static INLINE void store_at(REAL *row, const int32_t *at, vec v) {
         if (at[i] >= 0) row[at[i]] = lanes[i];
 }
 
+/* Zero in the empty lanes. */
+#define only_at NAME(only_at)
+static INLINE vec only_at(const int32_t *at, vec v) {
+    for (int i = 0; i < LANES; i++)
+        if (at[i] < 0) v[i] = 0;
+    return v;
+}
+
 /* Lane i gets lane i ^ r: neighbours for r = 1. Within aligned groups of D lanes it visits every lane for r < D. */
 #define exchange NAME(exchange)
 #if LANES == 2
