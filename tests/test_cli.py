@@ -27,6 +27,7 @@ def without_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "INSTRUCTIONS", None)
     for module in (library, dispatch):
         monkeypatch.setattr(module, "LIBRARY", NOT_BUILT)
+    monkeypatch.setattr(library, "BUILT", NOT_BUILT)
 
 
 def wide_lines(text: str) -> list[str]:
@@ -61,7 +62,7 @@ def test_doctor_without_kernels_says_what_to_do() -> None:
     text = " ".join(result.output.split())
     assert result.exit_code == 1
     assert "a loop in Python, because the C kernels were not built" in text
-    assert "Install a C compiler" in text
+    assert "install a C compiler" in text
     assert "not checked: there is nothing but the reference" in text
     assert not wide_lines(result.output)
     found = json.loads(RUNNER.invoke(app, ["doctor", "--json"]).output)

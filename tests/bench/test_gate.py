@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any
 
 import pytest
@@ -9,15 +10,19 @@ import torch
 from parallelrnn.bench import gate
 from parallelrnn.bench.cases import CELLS, Case
 from parallelrnn.bench.contenders import Layer, make_layer
+from parallelrnn.kernels import cpu
+from parallelrnn.kernels.memory import LARGE
 from tests import support
 
+linear_module = sys.modules["parallelrnn.kernels.linear"]  # the name is the function's where it is imported from
 NARROW = Case("narrow", 100, 3, 8, 7, num_layers=2, block_size=4)
 WIDE = Case("wide", 100, 12, 10, 7)
 
 
 def test_every_contender_of_ours_passes_at_the_widths_of_the_cases() -> None:
     checks = gate.check([NARROW, WIDE], CELLS)
-    assert len(checks) == 2 * 3 * 3
+    assert len(checks) == 2 * 2 * 3 * 3  # cases, short and long, cells, contenders
+    assert {(one.length, one.batch) for one in checks} == {(33, 5), (100, 7)}
     assert {(one.contender, one.cell, one.block_size) for one in checks} >= {
         ("aggregated", "GRU", 4),
         ("loop", "RNN", 2),
@@ -26,8 +31,37 @@ def test_every_contender_of_ours_passes_at_the_widths_of_the_cases() -> None:
 
 
 def test_cases_of_equal_widths_are_compared_once() -> None:
-    longer = Case("longer", 999, 12, 10, 1)
-    assert len(gate.check([WIDE, longer], ["RNN"])) == 3
+    same = Case("same", 100, 12, 10, 7)
+    assert len(gate.check([WIDE, same], ["RNN"])) == 2 * 3
+    assert len(gate.check([], ["RNN"], briefly=[WIDE, same])) == 3
+
+
+def test_a_measured_case_is_compared_over_several_chunks_of_memory_from_the_pool(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A second chunk, or an aggregate in pooled memory, that is wrong would not show on a short sequence."""
+    used = []
+    for module in (cpu, linear_module):
+        original = module.empty
+        monkeypatch.setattr(module, "empty", lambda *a, original=original, **k: used.append(a) or original(*a, **k))
+    case = Case("long", 5000, 12, 64, 32)
+    (long,) = {one.length for one in gate.check([case], ["GRU"]) if one.batch == 32}
+    assert long * 32 > 2 * cpu.CHUNK_ROWS
+    assert long * 32 * 64 * 4 > LARGE
+    assert used
+
+
+@pytest.mark.parametrize("name", ["weight", "bias"])
+def test_a_wrong_gradient_of_an_aggregate_is_refused(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    def make(contender: str, cell: str, case: Case) -> Layer:
+        layer: Any = make_layer(contender, cell, case)
+        if contender == "aggregated":
+            getattr(layer.aggregate, name).register_hook(lambda grad: 1.001 * grad)
+        return layer
+
+    monkeypatch.setattr(gate, "make_layer", make)
+    with pytest.raises(gate.GateError, match=rf"ours, linear, RNN.*gradients of aggregate\.{name} by"):
+        gate.check([WIDE], ["RNN"])
 
 
 @pytest.mark.parametrize("cell", CELLS)
@@ -51,7 +85,7 @@ def test_a_wrong_gradient_is_refused(monkeypatch: pytest.MonkeyPatch, name: str,
         return scaled_gradient(layer, name, factor) if (contender, cell) == ("blocks", "LSTM") else layer
 
     monkeypatch.setattr(gate, "make_layer", make)
-    with pytest.raises(gate.GateError, match=f"ours, LSTM, input_size 3.*gradients of {name} by"):
+    with pytest.raises(gate.GateError, match=f"ours, LSTM, length 33, batch 5, input_size 3.*gradients of {name} by"):
         gate.check([NARROW], CELLS)
 
 

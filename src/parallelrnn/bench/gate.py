@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
@@ -14,7 +15,8 @@ from parallelrnn.bench.contenders import CONTENDERS, THEIRS, Blocks, make_input,
 
 OUTPUT = 1e-5  # absolute; outputs are at most about 1
 GRADIENT = 1e-4  # of each parameter, relative to its largest entry: a sum over all steps and sequences in float32
-LENGTH, BATCH = 33, 5  # of the short sequences that are compared: odd, so that no vector is full
+LENGTH, BATCH = 33, 5  # of short sequences that are compared: odd, and their input has a gradient too
+LONG = 3 << 20  # bytes of a longer output of the measured batch: several chunks, and memory from the pool
 
 
 class GateError(BenchError):
@@ -23,10 +25,12 @@ class GateError(BenchError):
 
 @dataclass(frozen=True)
 class Check:
-    """How far one contender is from torch.nn with the same weights, on a short sequence."""
+    """How far one contender is from torch.nn with the same weights, on a sequence of some length."""
 
     contender: str
     cell: str
+    length: int
+    batch: int
     input_size: int
     hidden_size: int
     num_layers: int
@@ -42,16 +46,24 @@ class Check:
 
     def __str__(self) -> str:
         return (
-            f"{CONTENDERS[self.contender]}, {self.cell}, input_size {self.input_size}, hidden_size {self.hidden_size}, "
+            f"{CONTENDERS[self.contender]}, {self.cell}, length {self.length}, batch {self.batch}, "
+            f"input_size {self.input_size}, hidden_size {self.hidden_size}, "
             f"{self.num_layers} layer(s), block_size {self.block_size}: outputs differ by {self.output_error:.1e} "
             f"(at most {OUTPUT:.0e} expected), gradients of {self.parameter} by {self.gradient_error:.1e} relative "
             f"(at most {GRADIENT:.0e} expected)"
         )
 
 
-def check(cases: Iterable[Case], cells: Iterable[str]) -> list[Check]:
-    """Compare every contender of ours at the widths of these cases; raise `GateError` with what differs."""
-    shapes = dict.fromkeys(replace(case, name="", length=LENGTH, batch=BATCH) for case in cases)
+def check(cases: Iterable[Case], cells: Iterable[str], briefly: Iterable[Case] = ()) -> list[Check]:
+    """Compare every contender of ours at the shapes of these cases; raise `GateError` with what differs.
+
+    Each on a short sequence, and on one that is long enough to take every path that the measured one takes; those in
+    `briefly` on a short one alone.
+    """
+    cases = list(cases)
+    short = [replace(case, name="", length=LENGTH, batch=BATCH) for case in (*cases, *briefly)]
+    long = [replace(case, name="", length=min(case.length, _long(case))) for case in cases]
+    shapes = dict.fromkeys((*short, *long))
     cells = tuple(cells)
     checks = [
         _compare(contender, cell, shape)
@@ -69,6 +81,10 @@ def check(cases: Iterable[Case], cells: Iterable[str]) -> list[Check]:
     return checks
 
 
+def _long(case: Case) -> int:
+    return -(-LONG // (4 * case.batch * case.hidden_size))
+
+
 def _compare(contender: str, cell: str, case: Case) -> Check:
     with torch.random.fork_rng():
         torch.manual_seed(0)
@@ -76,20 +92,31 @@ def _compare(contender: str, cell: str, case: Case) -> Check:
         x, grad = make_input(case)
     assert not isinstance(ours, nn.RNNBase)
     twin = dense_twin(ours)
-    expected, _ = twin(x)
-    if ours.aggregate is not None:
-        expected = nn.functional.linear(expected, *_detached(ours.aggregate))
+    wants_x = case.batch == BATCH
+    theirs = x.clone().requires_grad_(wants_x)
+    expected, _ = twin(theirs)
+    aggregate = None if ours.aggregate is None else copy.deepcopy(ours.aggregate)
+    if aggregate is not None:
+        expected = aggregate(expected)
     expected.backward(grad)
 
-    output, _ = ours(x)
+    mine = x.clone().requires_grad_(wants_x)
+    output, _ = ours(mine)
     output.backward(grad)
     with torch.no_grad():
         inference, _ = ours(x)  # another path through the kernels than training
-    errors = {name: _relative(mine, theirs) for name, mine, theirs in _gradients(ours, twin)}
+    errors = {name: _relative(one, other) for name, one, other in _gradients(ours, twin)}
+    if wants_x:
+        errors["x"] = _relative(_grad(mine), _grad(theirs))
+    if ours.aggregate is not None and aggregate is not None:
+        for name, parameter in ours.aggregate.named_parameters():
+            errors[f"aggregate.{name}"] = _relative(_grad(parameter), _grad(aggregate.get_parameter(name)))
     worst = max(errors, key=lambda name: (errors[name] != errors[name], errors[name]))
     return Check(
         contender,
         cell,
+        case.length,
+        case.batch,
         case.input_size,
         case.hidden_size,
         case.num_layers,
@@ -125,9 +152,9 @@ def _gradients(ours: Blocks, twin: nn.RNNBase) -> Iterator[tuple[str, Tensor, Te
         yield name, mine, theirs
 
 
-def _detached(aggregate: nn.Module) -> tuple[Tensor, Tensor]:
-    assert isinstance(aggregate, nn.Linear)
-    return aggregate.weight.detach(), aggregate.bias.detach()
+def _grad(tensor: Tensor) -> Tensor:
+    assert tensor.grad is not None
+    return tensor.grad
 
 
 def _distance(mine: Tensor, theirs: Tensor) -> Tensor:

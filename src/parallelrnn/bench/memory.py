@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -49,7 +48,7 @@ def _take_step(contender: str, cell: str, case: Case, threads: int) -> int:
     short.run()
     step = make_step(layer, "training", x, grad)
     step.prepare()
-    with suppress(OSError):
+    if STATUS.exists():
         RESET.write_text("5")  # forget the peak so far, which may lie in what was loaded before
     before = _resident()
     step.run()

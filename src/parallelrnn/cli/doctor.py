@@ -17,10 +17,6 @@ from parallelrnn.nn import ParaGRU, ParaLSTM, ParaRNN
 
 TOLERANCE = 1e-5  # float32 over a few steps, values and gradients of order 1
 EXTRAS = {"cli": ("typer", "rich"), "demo": ("statsmodels",), "onnx": ("onnx", "onnxscript")}
-_ADVICE = (
-    "Install a C compiler (on Debian: apt install gcc; on macOS: xcode-select --install), then install parallelrnn "
-    "again: pip install --force-reinstall --no-deps parallelrnn, or from its source: pip install --no-deps ."
-)
 
 
 @dataclass(frozen=True)
@@ -83,7 +79,7 @@ def diagnose() -> Diagnosis:
         versions=versions(),
         extras={name: all(map(_is_installed, modules)) for name, modules in EXTRAS.items()},
         errors=_errors() if backend == "cpu" else {},
-        advice="" if backend == "cpu" else f"{library.LIBRARY.advice[:1].upper()}{library.LIBRARY.advice[1:]}.",
+        advice="" if backend == "cpu" else library.LIBRARY.advice,
     )
 
 

@@ -83,7 +83,9 @@ class Library:
     instruction_sets: tuple[InstructionSet, ...] = ()
     has_threads: bool = False
     problem: str = ""
-    advice: str = "install a C compiler (on Debian: apt install gcc) and parallelrnn again"  # about the problem
+    advice: str = (  # about the problem
+        "install a C compiler (on Debian: apt install gcc; on macOS: xcode-select --install) and parallelrnn again"
+    )
 
 
 def load(path: Path) -> Library:
