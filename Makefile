@@ -34,9 +34,11 @@ KERNELS := setup.py $(wildcard src/parallelrnn/kernels/csrc/*.[ch])
 	$(INSTALL) --editable '.[demo]'
 	touch $@
 
-.venv/.installed-test: .venv/.installed-demo
+# The test extra holds the demo's: from nothing, one installation, and one compilation of the kernels, does for both.
+.venv/.installed-test: pyproject.toml constraints.txt $(KERNELS)
+	$(PYTHON) -m venv .venv
 	$(INSTALL) --editable '.[test]'
-	touch $@
+	touch .venv/.installed-demo $@
 
 clean:
 	rm -rf .venv build dist src/*.egg-info src/parallelrnn/kernels/csrc/*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis
