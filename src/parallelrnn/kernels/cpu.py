@@ -14,7 +14,7 @@ from torch import Tensor
 
 from parallelrnn.kernels.library import INSTRUCTIONS, MODES, BackwardCall, Chunk, ForwardCall
 from parallelrnn.kernels.memory import empty
-from parallelrnn.kernels.weights import GATES, State, Weights
+from parallelrnn.kernels.weights import GATES, Arguments, State, Stored, Weights
 
 FEW_INPUTS = 8  # so many columns are projected by the kernel
 CHUNK_ROWS = 1024  # (step, batch entry) pairs in a chunk
@@ -38,10 +38,9 @@ def stores_gates(mode: str, weights: Weights) -> bool:
     return len(GATES[mode]) > 1 and not _projects_inside(weights)
 
 
-def forward(
-    mode: str, x: Tensor, weights: Weights, state: State, lengths: Tensor | None, reverse: bool, training: bool
-) -> tuple[Tensor, State, Tensor | None, Tensor | None]:
-    """Output, final state, and for training an LSTM's cell states and the gates, each None where not needed."""
+def forward(arguments: Arguments, training: bool) -> tuple[State, Stored]:
+    """The final state and the output, and for training what backward needs."""
+    mode, x, weights, state, lengths, reverse = arguments
     gates, width = len(GATES[mode]), weights.recurrent.shape[1] * weights.recurrent.shape[2]
     length, batch, _ = x.shape
     dtype = weights.recurrent.dtype
@@ -52,7 +51,7 @@ def forward(
     run = _Forward(mode, weights, batch, lengths, reverse, whole=_projects_inside(weights))
     for begin, end in run.chunks(length):
         run(x[begin:end], begin, state, output[begin:end], _part(cells, begin, end), _part(kept, begin, end))
-    return output, state, cells, kept
+    return state, Stored(output, cells, kept)
 
 
 def stream(
@@ -95,24 +94,17 @@ def stream(
 
 
 def backward(
-    mode: str,
+    arguments: Arguments,
+    stored: Stored,
     grad_output: Tensor | None,
     grad_state: Sequence[Tensor | None],
-    x: Tensor,
-    weights: Weights,
-    state: State,
-    lengths: Tensor | None,
-    reverse: bool,
-    output: Tensor,
-    cells: Tensor | None,
-    gates: Tensor | None,
     needs_x: bool,
 ) -> tuple[Tensor | None, Weights, State]:
     """The gradients of x (if needed), of the weights and of the initial state."""
     if grad_output is not None:
-        grad_output = _checked("grad_output", grad_output, output.shape, output.dtype)
-    run = _Backward(mode, grad_state, x, weights, state, lengths, reverse, output, cells, gates, needs_x)
-    for begin, end in reversed(run.chunks(x.shape[0])):
+        grad_output = _checked("grad_output", grad_output, stored.output.shape, stored.output.dtype)
+    run = _Backward(arguments, stored, grad_state, needs_x)
+    for begin, end in reversed(run.chunks(arguments.x.shape[0])):
         run(grad_output, begin, end)
     return run.grad_x, run.grad_weights, run.grad_state
 
@@ -215,19 +207,9 @@ class _Forward(_Recurrence):
 
 class _Backward(_Recurrence):
     def __init__(
-        self,
-        mode: str,
-        grad_state: Sequence[Tensor | None],
-        x: Tensor,
-        weights: Weights,
-        state: State,
-        lengths: Tensor | None,
-        reverse: bool,
-        output: Tensor,
-        cells: Tensor | None,
-        gates: Tensor | None,
-        needs_x: bool,
+        self, arguments: Arguments, stored: Stored, grad_state: Sequence[Tensor | None], needs_x: bool
     ) -> None:
+        mode, x, weights, state, lengths, reverse = arguments
         self.call = call = BackwardCall()
         needs_grad_gates = needs_x or not _projects_inside(weights)
         super().__init__(mode, weights, x.shape[1], lengths, reverse, not needs_grad_gates, call.chunk)
@@ -235,12 +217,13 @@ class _Backward(_Recurrence):
         by_step = (*x.shape[:2], self.width)
         self.x = _checked("x", x, (*x.shape[:2], self.inputs), self.dtype)
         self.state = tuple(_checked("state", s, by_step[1:], self.dtype).contiguous() for s in state)
-        self.output = _checked("output", output, by_step, self.dtype).contiguous()
-        self.cells = None if cells is None else _checked("cells", cells, by_step, self.dtype).contiguous()
-        self.kept_gates = gates
-        if gates is not None:
-            shape = (*by_step[:2], self.gates * self.width)
-            self.kept_gates = _checked("gates", gates, shape, self.dtype).contiguous()
+        shapes = (by_step, by_step, (*x.shape[:2], self.gates * self.width))
+        self.output, self.cells, self.kept_gates = Stored(
+            *(  # type: ignore[arg-type]
+                None if tensor is None else _checked(name, tensor, shape, self.dtype).contiguous()
+                for name, tensor, shape in zip(Stored._fields, stored, shapes, strict=True)
+            )
+        )
         self.grad_x = empty(*x.shape, dtype=self.dtype) if needs_x else None
         self.grad_weights = Weights(*(None if w is None else torch.zeros_like(w) for w in self.weights))  # type: ignore[arg-type]
         self.grad_state: State = tuple(

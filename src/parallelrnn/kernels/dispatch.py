@@ -12,7 +12,7 @@ from torch import Tensor
 from parallelrnn.kernels import onnx, operators, reference
 from parallelrnn.kernels.library import INSTRUCTIONS, LIBRARY
 from parallelrnn.kernels.transforms import needs_plain_operations
-from parallelrnn.kernels.weights import State, Weights
+from parallelrnn.kernels.weights import Arguments, State, Weights
 
 BACKENDS = ("auto", "cpu", "triton", "reference")
 
@@ -47,7 +47,8 @@ def recurrence(
     if chosen == "onnx":
         run = onnx.recurrence if onnx.supports(weights, lengths) else reference.recurrence
         return run(mode, x, weights, state, lengths, reverse)
-    return operators.recurrence(chosen, mode, x.to(weights.recurrent.dtype), weights, state, lengths, reverse)
+    x = x.to(weights.recurrent.dtype)
+    return operators.recurrence(chosen, Arguments(mode, x, weights, state, lengths, reverse))
 
 
 def can_stream(backend: str, x: Tensor, layers: Sequence[Weights], state: State, *others: Tensor | None) -> bool:

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from parallelrnn.kernels import triton
-from parallelrnn.kernels.weights import GATES, State, Weights
+from parallelrnn.kernels.weights import GATES, Arguments, State, Stored, Weights
 
 
 def problem(weights: Weights) -> str:
@@ -30,42 +30,34 @@ def stores_gates(mode: str, weights: Weights) -> bool:
     return len(GATES[mode]) > 1
 
 
-def forward(
-    mode: str, x: Tensor, weights: Weights, state: State, lengths: Tensor | None, reverse: bool, training: bool
-) -> tuple[Tensor, State, Tensor | None, Tensor | None]:
-    """Output, final state, and for training an LSTM's cell states and the gates, each None where not needed."""
+def forward(arguments: Arguments, training: bool) -> tuple[State, Stored]:
+    """The final state and the output, and for training what backward needs."""
+    mode, x, weights, state, lengths, reverse = arguments
     projected = functional.linear(x, weights.input, weights.input_bias).contiguous()
-    recurrent = weights.recurrent.contiguous()
     output, final, saved = triton.forward(
-        mode, projected, recurrent, weights.recurrent_bias, state, lengths, reverse, training
+        mode, projected, weights.recurrent, weights.recurrent_bias, state, lengths, reverse, training
     )
     cells, gates = (None, None, *saved)[-2:]
-    return output, final, cells, gates
+    return final, Stored(output, cells, gates)
 
 
 def backward(
-    mode: str,
+    arguments: Arguments,
+    stored: Stored,
     grad_output: Tensor | None,
     grad_state: Sequence[Tensor | None],
-    x: Tensor,
-    weights: Weights,
-    state: State,
-    lengths: Tensor | None,
-    reverse: bool,
-    output: Tensor,
-    cells: Tensor | None,
-    gates: Tensor | None,
     needs_x: bool,
 ) -> tuple[Tensor | None, Weights, State]:
     """The gradients of x (if needed), of the weights and of the initial state."""
-    saved = tuple(tensor for tensor in (cells, gates) if tensor is not None)
+    mode, x, weights, state, lengths, reverse = arguments
+    saved = tuple(tensor for tensor in stored[1:] if tensor is not None)
     grad_projected, grad_recurrent, grad_recurrent_bias, grad_initial = triton.backward(
         mode,
         grad_output,
         tuple(grad_state),
-        output,
+        stored.output,
         saved,
-        weights.recurrent.contiguous(),
+        weights.recurrent,
         weights.recurrent_bias,
         state,
         lengths,

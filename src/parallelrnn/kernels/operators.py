@@ -21,7 +21,7 @@ from torch.nn import Parameter, functional
 from parallelrnn.kernels import cpu, gpu, reference
 from parallelrnn.kernels.autocast import autocast_enabled, without_autocast
 from parallelrnn.kernels.transforms import in_transform
-from parallelrnn.kernels.weights import GATES, State, Weights
+from parallelrnn.kernels.weights import GATES, Arguments, State, Stored, Weights
 
 BACKENDS: dict[str, ModuleType] = {"cpu": cpu, "triton": gpu}
 
@@ -43,18 +43,17 @@ _STREAM = (
 _NAMES = {mode: mode.split("_")[0].lower() for mode in GATES}
 
 
-def recurrence(
-    backend: str, mode: str, x: Tensor, weights: Weights, state: State, lengths: Tensor | None, reverse: bool
-) -> tuple[Tensor, State]:
-    """Run K blocks side by side over a batch of sequences; `dispatch.recurrence` says what the arguments are."""
+def recurrence(backend: str, arguments: Arguments) -> tuple[Tensor, State]:
+    """Run K blocks side by side over a batch of sequences."""
+    mode, x, weights, state, lengths, reverse = arguments
     training = needs_gradient(x, *weights, *state)
     if not is_plain(x, *weights, *state):
         run = getattr(torch.ops.parallelrnn, _NAMES[mode])
     elif training:
         run = _Recurrence.apply
     else:
-        output, final, _, _ = BACKENDS[backend].forward(mode, x, weights, state, lengths, reverse, training)
-        return output, final
+        final, stored = BACKENDS[backend].forward(arguments, training)
+        return stored.output, final
     c_0 = state[1] if len(state) > 1 else None
     output, h_n, c_n, _, _ = run(x, *weights[:4], state[0], c_0, lengths, mode, reverse, backend, training)
     return output, (h_n, c_n)[: len(state)]
@@ -110,20 +109,16 @@ def is_plain(first: Tensor, *others: Tensor | None) -> bool:
 
 
 def _forward(*args: Any) -> tuple[Tensor, ...]:
-    x, weights, state, lengths, mode, reverse, backend = _unpack(args[:_NUM_INPUTS])
+    arguments, backend = _unpack(args[:_NUM_INPUTS])
+    x = arguments.x
     with without_autocast(x.device.type):
-        output, final, cells, gates = BACKENDS[backend].forward(mode, x, weights, state, lengths, reverse, args[-1])
-    return (
-        output,
-        final[0],
-        _or_empty(x, final[1] if len(final) > 1 else None),
-        _or_empty(x, cells),
-        _or_empty(x, gates),
-    )
+        final, stored = BACKENDS[backend].forward(arguments, args[-1])
+    c_n = final[1] if len(final) > 1 else None
+    return stored.output, final[0], _or_empty(x, c_n), _or_empty(x, stored.cells), _or_empty(x, stored.gates)
 
 
 def _fake_forward(*args: Any) -> tuple[Tensor, ...]:
-    x, weights, state, _, mode, _, backend = _unpack(args[:_NUM_INPUTS])
+    (mode, x, weights, state, _, _), backend = _unpack(args[:_NUM_INPUTS])
     training = args[-1]
     length, batch, _ = x.shape
     gates, num_blocks, block_size, _ = weights.recurrent.shape
@@ -159,8 +154,8 @@ def _differentiate_reference(ctx: Any, grads: Sequence[Tensor | None]) -> tuple[
     *tensors, lengths = ctx.saved_tensors[:8]
     with torch.enable_grad():
         leaves = [None if tensor is None else tensor.detach().requires_grad_() for tensor in tensors]
-        x, weights, state, *_ = _unpack((*leaves, lengths, mode, reverse, backend))
-        output, final = reference.recurrence(mode, x, weights, state, lengths, reverse)
+        arguments, _ = _unpack((*leaves, lengths, mode, reverse, backend))
+        output, final = reference.recurrence(*arguments)
     found = _gradients((output, *final), leaves, grads[:3], allow_unused=True)
     return (*found, *(None,) * (_NUM_INPUTS + 1 - len(found)))
 
@@ -181,22 +176,14 @@ class _Recurrence(torch.autograd.Function):
 
 def _backward(*args: Any) -> tuple[Tensor, ...]:
     grad_output, grad_h, grad_c, *rest = args
-    x, weights, state, lengths, mode, reverse, backend = _unpack(rest[:_NUM_INPUTS])
+    arguments, backend = _unpack(rest[:_NUM_INPUTS])
     output, cells, gates, needs_x = rest[_NUM_INPUTS:]
+    mode, x, weights, state, _, _ = arguments
+    has_gates = BACKENDS[backend].stores_gates(mode, weights)
+    stored = Stored(output, cells if mode == "LSTM" else None, gates if has_gates else None)
     with without_autocast(x.device.type):
         grad_x, grad_weights, grad_state = BACKENDS[backend].backward(
-            mode,
-            grad_output,
-            (grad_h, grad_c)[: len(state)],
-            x,
-            weights,
-            state,
-            lengths,
-            reverse,
-            output,
-            cells if mode == "LSTM" else None,
-            gates if BACKENDS[backend].stores_gates(mode, weights) else None,
-            needs_x,
+            arguments, stored, grad_output, (grad_h, grad_c)[: len(state)], needs_x
         )
     grads = (grad_x, *grad_weights[:4], *grad_state, *(None,) * (2 - len(state)))
     return tuple(_or_empty(x, grad) for grad in grads)
@@ -222,8 +209,8 @@ def _differentiate_backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | N
     *tensors, lengths = ctx.saved_tensors
     with torch.enable_grad():
         leaves = [None if tensor is None else tensor.detach().requires_grad_() for tensor in tensors]
-        x, weights, state, *_ = _unpack((*leaves[3:], lengths, mode, reverse, "reference"))
-        output, final = reference.recurrence(mode, x, weights, state, lengths, reverse)
+        arguments, _ = _unpack((*leaves[3:], lengths, mode, reverse, "reference"))
+        output, final = reference.recurrence(*arguments)
         first = _gradients((output, *final), leaves[3:], leaves[:3], create_graph=True)
         second = _gradients(first, leaves, grads, allow_unused=True)
     return (*second, *(None,) * (ctx.num_inputs - len(second)))
@@ -272,7 +259,7 @@ def _differentiate_stream(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
         y = x
         for index, tensors in enumerate(zip(weight_ih, weight_hh, bias_ih or none, bias_hh or none, strict=True)):
             state = tuple(s[index] for s in _present((h_0, c_0)))
-            y, final = recurrence("cpu", ctx.mode, y, Weights(*tensors), state, lengths, False)
+            y, final = recurrence("cpu", Arguments(ctx.mode, y, Weights(*tensors), state, lengths, False))
             finals.append(final)
         if aggregate_weight is not None:
             y = functional.linear(y, aggregate_weight, aggregate_bias)
@@ -313,9 +300,10 @@ def _select(arg: Any, dim: Any, index: int) -> Any:
     return arg if dim is None else arg.select(dim, index)
 
 
-def _unpack(args: Sequence[Any]) -> tuple[Tensor, Weights, State, Tensor | None, str, bool, str]:
+def _unpack(args: Sequence[Any]) -> tuple[Arguments, str]:
     x, weight_ih, weight_hh, bias_ih, bias_hh, h_0, c_0, lengths, mode, reverse, backend = args
-    return x, Weights(weight_ih, weight_hh, bias_ih, bias_hh), _present((h_0, c_0)), lengths, mode, reverse, backend
+    weights = Weights(weight_ih, weight_hh, bias_ih, bias_hh)
+    return Arguments(mode, x, weights, _present((h_0, c_0)), lengths, reverse), backend
 
 
 def _present(tensors: Sequence[Tensor | None]) -> tuple[Tensor, ...]:

@@ -1,4 +1,4 @@
-"""What a recurrence is given: the weights of K equal blocks in one direction of one layer."""
+"""What a recurrence is given, and what it keeps: the weights are those of K equal blocks, one layer, one direction."""
 
 from __future__ import annotations
 
@@ -30,3 +30,22 @@ class Weights(NamedTuple):
     input_bias: Tensor | None = None  # (G * K * D,)
     recurrent_bias: Tensor | None = None  # (G * K * D,)
     projection: Tensor | None = None  # (K, P, D), LSTM only
+
+
+class Arguments(NamedTuple):
+    """What a fused recurrence is given; `dispatch.recurrence` says what it all is."""
+
+    mode: str
+    x: Tensor  # (T, B, input_size)
+    weights: Weights
+    state: State
+    lengths: Tensor | None
+    reverse: bool
+
+
+class Stored(NamedTuple):
+    """What it keeps of every step for its backward, each None where that does not need it."""
+
+    output: Tensor  # (T, B, K * D)
+    cells: Tensor | None  # (T, B, K * D), the LSTM's c
+    gates: Tensor | None  # (T, B, G * K * D), activated
