@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from parallelrnn.bench import BenchError, report, run
-from parallelrnn.bench.cases import ASKED, CASES, CELLS, scaled, scaling_cases
+from parallelrnn.bench.cases import CASES, CELLS, scaled, scaling_cases
 from parallelrnn.bench.memory import Memory
 from parallelrnn.bench.memory import measure as measure_memory
 from parallelrnn.bench.results import Results
@@ -77,6 +77,15 @@ def test_resuming_measures_again_what_was_starved_or_got_fewer_rounds(tmp_path: 
     assert heard[1:] == ["S1 RNN forward", "S1 RNN training"]
 
 
+def test_what_could_not_be_measured_is_told(tmp_path: Path, heard: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run.timing, "_summary", lambda record: Timing(None, reason="others were at work"))
+    settings = replace(SMALL, kinds=("forward",))
+    found = run.run(settings, tmp_path / "r.json", resume=True, tell=heard.append)
+    assert not found.cases[0].complete
+    assert f"{tmp_path / 'r.json'} is not there yet: measuring everything" in heard
+    assert "  no time of torch.nn: others were at work; --resume tries again" in heard
+
+
 def test_resuming_under_other_conditions_is_refused(tmp_path: Path, heard: list[str]) -> None:
     path = tmp_path / "r.json"
     results = run.run(SMALL, path)
@@ -129,19 +138,13 @@ def test_a_step_that_fails_leaves_its_reason() -> None:
     assert "hidden_size 3" in found.reason
 
 
-def test_markdown_shows_ratio_time_floor_and_goal() -> None:
+def test_markdown_shows_ratio_and_time() -> None:
     text = report.markdown(made_up())
-    assert "| S1 training | 10.0 (2.00 ms), floor 15, goal 30 | - | - |" in text
-    assert "| S1 training, with aggregate | 4.00 (5.00 ms), floor 2, goal 3.5 | - | - |" in text
+    assert "| S1 training | 10.0 (2.00 ms) | - | - |" in text
+    assert "| S1 training, with aggregate | 4.00 (5.00 ms) | - | - |" in text
     assert "| S1 training RNN | 20.0 ±5% | 2.00 ±2% | 5.00 ±1% | - | 2.00 |" in text
     assert "some processor, 2 of 2 cores, avx2, float32; parallelrnn 0.1.0, torch 2.13.0" in text
     assert "(3 were)" in text
-
-
-def test_floors_are_shown_for_the_threads_that_they_are_meant_for() -> None:
-    results = made_up()
-    results.conditions = replace(results.conditions, threads=1)
-    assert "floor" not in report.markdown(results)
 
 
 def test_scaling_and_memory_have_their_tables() -> None:
@@ -159,12 +162,6 @@ def test_sweeps_share_the_case_that_they_go_through() -> None:
     cases = scaling_cases()
     assert len(cases) == len(set(cases)) == 6 + 5 + 4 + 6 - 3
     assert replace(scaled("batch", 128), name="S1") == CASES["S1"]
-
-
-def test_what_is_asked_for() -> None:
-    assert ASKED["S3", "training", "blocks"]["GRU"].goal == 10.6
-    assert ASKED["S2", "training", "aggregated"]["LSTM"].floor == 2
-    assert all(asked.floor < asked.goal for by_cell in ASKED.values() for asked in by_cell.values())
 
 
 @pytest.mark.parametrize(

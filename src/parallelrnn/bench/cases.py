@@ -1,4 +1,4 @@
-"""What is measured: the shapes, the cells, the kinds of work, and the ratios that are asked for."""
+"""What is measured: the shapes, the cells and the kinds of work."""
 
 from __future__ import annotations
 
@@ -38,37 +38,6 @@ CASES = {
     )
 }
 QUICK = ("S1", "S3")
-
-
-@dataclass(frozen=True)
-class Asked:
-    """Ratios of torch.nn's time to ours: the one to stay above, and the one to reach."""
-
-    floor: float
-    goal: float
-
-
-ASKED_THREADS = 2  # the floors and goals hold for so many threads, and for blocks of size 2
-
-
-def _asked(*pairs: tuple[float, float]) -> dict[str, Asked]:
-    return {cell: Asked(*pair) for cell, pair in zip(CELLS, pairs, strict=True)}
-
-
-_AGGREGATED = _asked((2, 3.5), (2, 4), (3.3, 6))
-# By case, kind and contender (see contenders.py), then by cell.
-ASKED: dict[tuple[str, str, str], dict[str, Asked]] = {
-    ("S1", "forward", "blocks"): _asked((12, 24), (7, 12.5), (11, 20)),
-    ("S1", "training", "blocks"): _asked((15, 30), (9, 17), (10, 20)),
-    ("S2", "forward", "blocks"): _asked((3.5, 8.5), (2.5, 4.6), (4, 8)),
-    ("S2", "training", "blocks"): _asked((4, 7.5), (2.5, 5.2), (4.5, 6.5)),
-    ("S3", "forward", "blocks"): _asked((4.5, 11), (2.8, 3.3), (5, 7)),
-    ("S3", "training", "blocks"): _asked((5.5, 13), (3.3, 4.6), (6.5, 10.6)),
-    ("S4", "training", "blocks"): _asked((40, 75), (6, 10), (60, 115)),
-    ("S1", "training", "aggregated"): _AGGREGATED,
-    ("S2", "training", "aggregated"): _AGGREGATED,
-    ("S3", "training", "aggregated"): _AGGREGATED,
-}
 
 
 # How time grows with each size, around S1: Figure 2(c) of arXiv 2605.02692, right.

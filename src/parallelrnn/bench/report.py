@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from parallelrnn.bench.cases import ASKED, ASKED_THREADS, CASES, CELLS, KINDS, SWEEPS, Case, scaled
+from parallelrnn.bench.cases import CASES, CELLS, KINDS, SWEEPS, Case, scaled
 from parallelrnn.bench.contenders import CONTENDERS
 from parallelrnn.bench.memory import CONTENDERS as MEMORY_CONTENDERS
 from parallelrnn.bench.results import Measurement, Results
@@ -45,10 +45,7 @@ def ratios(results: Results) -> Table:
                 cells = tuple(_ratio(results, case, cell, kind, contender) for cell in CELLS)
                 if any(text != NOTHING for text in cells):
                     rows.append((f"{case.name} {kind}{suffix}", *cells))
-    note = "Times as fast as torch.nn (our milliseconds)"
-    if results.conditions.threads == ASKED_THREADS:
-        note += ", and the floor and goal for that ratio"
-    return Table("Ours beside torch.nn", ("", *CELLS), tuple(rows), f"{note}.")
+    return Table("Ours beside torch.nn", ("", *CELLS), tuple(rows), "Times as fast as torch.nn (our milliseconds).")
 
 
 def times(results: Results) -> Table:
@@ -122,11 +119,7 @@ def _ratio(results: Results, case: Case, cell: str, kind: str, contender: str) -
     ratio = None if one is None else speedup(one, contender)
     if one is None or ratio is None:
         return NOTHING
-    text = f"{_digits(ratio)} ({_milliseconds(one.timings[contender].median)} ms)"
-    asked = ASKED.get((case.name, kind, contender), {}).get(cell)
-    if asked is None or results.conditions.threads != ASKED_THREADS or case.block_size != 2:
-        return text
-    return f"{text}\nfloor {asked.floor:g}, goal {asked.goal:g}"
+    return f"{_digits(ratio)} ({_milliseconds(one.timings[contender].median)} ms)"
 
 
 def speedup(one: Measurement, contender: str) -> float | None:

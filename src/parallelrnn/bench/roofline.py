@@ -1,4 +1,4 @@
-"""The least time that a case can take on this machine, and what it is made of.
+"""A model of the least time that a case can take on this machine, and what it is made of.
 
 A step cannot be faster than its arithmetic at the machine's peak rates, nor than its compulsory traffic with memory at
 the machine's bandwidth; arithmetic and traffic can overlap, matrix products and activations, which share the vector

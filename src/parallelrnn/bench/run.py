@@ -44,6 +44,8 @@ def run(
 ) -> Results:
     """Measure all that `settings` ask for and that is not in the file yet; `tell` hears what is being done."""
     with _threads(settings.threads):
+        if resume and output is not None and not output.exists():
+            tell(f"{output} is not there yet: measuring everything")
         results = _begin(settings, output, resume)
         date = datetime.now(timezone.utc).isoformat(timespec="seconds")
         results.runs.append(Run(date, settings.command, settings.rounds, settings.budget))
@@ -116,7 +118,11 @@ def _measure_part(
                 continue
             measurements.remove(before)
         tell(f"{case.name} {cell} {kind}")
-        measurements.append(_measure(case, cell, kind, contenders, settings, results))
+        found = _measure(case, cell, kind, contenders, settings, results)
+        for name, taken in found.timings.items():
+            if taken.median is None and not why_skipped(name, case, kind):
+                tell(f"  no time of {CONTENDERS[name]}: {taken.reason}; --resume tries again")
+        measurements.append(found)
         yield
 
 

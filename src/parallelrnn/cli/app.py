@@ -75,11 +75,17 @@ def bench(
         threads=threads or torch.get_num_threads(),
         rounds=3 if quick else rounds,
         budget=budget,
-        command=shlex.join(["parallelrnn", *sys.argv[1:]]),
+        command=_command(output),
     )
     progress = Console(stderr=True, highlight=False)
     with _refusals():
         _show(run(settings, output, resume, tell=lambda line: progress.print(line, markup=False)))
+
+
+def _command(output: Path | None) -> str:
+    """What was typed, but for the place of the file on this machine."""
+    words = (word.replace(str(output), output.name) if output is not None else word for word in sys.argv[1:])
+    return shlex.join(["parallelrnn", *words])
 
 
 def _chosen(option: str, text: str, names: Iterable[str]) -> tuple[str, ...]:
