@@ -68,7 +68,7 @@ def test_every_cell_and_block_size(
     assert_like_reference(Case(mode, block_size, dtype, inputs=few, packed=True, reverse=True, num_blocks=5))
     assert_like_reference(Case(mode, block_size, dtype, inputs=many, bias=False, num_blocks=17))
     assert_like_reference(Case(mode, block_size, dtype, inputs=1, steps=1, batch=1, num_blocks=1))
-    monkeypatch.setattr(cpu, "CHUNK_ROWS", 10)  # chunks of two steps
+    monkeypatch.setattr(cpu, "chunk_rows", lambda columns, dtype: 10)  # chunks of two steps
     assert_like_reference(Case(mode, block_size, dtype, inputs=many, packed=True))
     assert_like_reference(Case(mode, block_size, dtype, inputs=many, packed=True, reverse=True))
     assert_like_reference(Case(mode, block_size, dtype, inputs=few, reverse=True, bias=False))
@@ -253,7 +253,7 @@ def test_activations_over_their_whole_range(
 def test_a_stack_streamed_is_its_layers_one_after_the_other(
     mode: str, packed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cpu, "CHUNK_ROWS", 20)  # chunks of four steps, the last of two
+    monkeypatch.setattr(cpu, "chunk_rows", lambda columns, dtype: 20)  # chunks of four steps, the last of two
     case = Case(mode, 2, torch.float64, steps=10, packed=packed, num_blocks=4)
     x, first, state, lengths = case.tensors()
     _, second, other_state, _ = Case(mode, 2, torch.float64, inputs=8, num_blocks=4).tensors()

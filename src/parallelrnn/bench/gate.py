@@ -16,7 +16,7 @@ from parallelrnn.bench.contenders import CONTENDERS, THEIRS, Blocks, make_input,
 OUTPUT = 1e-5  # absolute; outputs are at most about 1
 GRADIENT = 1e-4  # of each parameter, relative to its largest entry: a sum over all steps and sequences in float32
 LENGTH, BATCH = 33, 5  # of short sequences that are compared: odd, and their input has a gradient too
-LONG = 3 << 20  # bytes of a longer output of the measured batch: several chunks, and memory from the pool
+LONG = 5 << 20  # bytes of a longer output of the measured batch: several chunks, and memory from the pool
 
 
 class GateError(BenchError):

@@ -17,7 +17,8 @@ from parallelrnn.kernels.memory import empty
 from parallelrnn.kernels.weights import GATES, Arguments, State, Stored, Weights
 
 FEW_INPUTS = 8  # so many columns are projected by the kernel
-CHUNK_ROWS = 1024  # (step, batch entry) pairs in a chunk
+CHUNK_BYTES = 2 << 20  # of projected inputs in a chunk: they stay in the cache, and calls are few
+FEWEST_ROWS = 256  # (step, batch entry) pairs in a chunk, however many bytes: products of fewer are slow
 
 
 def problem(weights: Weights) -> str:
@@ -148,7 +149,8 @@ class _Recurrence:
 
     def steps(self, length: int) -> int:
         """Steps in a chunk of a sequence of this length."""
-        return length if self.whole else max(1, min(length, CHUNK_ROWS // max(1, self.batch)))
+        rows = length * self.batch if self.whole else chunk_rows(self.gates * self.width, self.dtype)
+        return max(1, min(length, rows // max(1, self.batch)))
 
     def chunks(self, length: int) -> list[tuple[int, int]]:
         """Where each chunk begins and ends, in the order in which the recurrence meets them."""
@@ -292,24 +294,40 @@ class _Backward(_Recurrence):
         self, grad_gates: Tensor, h_before: Tensor, real_steps: Tensor | None, begin: int, end: int
     ) -> None:
         """For large blocks: their weight gradients are worth a matrix product each."""
-        steps = end - begin
-        if not self.reverse:
-            h = torch.cat([h_before[None], self.output[begin : end - 1]])  # (T, B, d), the state before each step
-        else:
-            h = torch.cat([self.output[begin + 1 : end], h_before[None]])
-            if real_steps is not None:  # each sequence has begun at its own last step
-                rows = real_steps.nonzero().squeeze(1)
-                h[real_steps[rows] - 1, rows] = h_before[rows]
+        rows = (end - begin) * self.batch
+        by_gate = list(grad_gates.chunk(self.gates, 1))  # (N, d) each
+        sums = [grad.sum(0) for grad in by_gate]
         if self.grad_weights.input_bias is not None:
-            self.grad_weights.input_bias.add_(grad_gates.sum(0))
+            self.grad_weights.input_bias.add_(torch.cat(sums))
         if self.grad_new is not None:  # in W_n h + b_n, which the reset gate multiplies
-            grad_gates = torch.cat([grad_gates[:, : 2 * self.width], self.grad_new[: steps * self.batch]], 1)
+            by_gate[2] = self.grad_new[:rows]
+            sums[2] = by_gate[2].sum(0)
         if self.grad_weights.recurrent_bias is not None:
-            self.grad_weights.recurrent_bias.add_(grad_gates.sum(0))
-        by_block = grad_gates.view(-1, self.gates, self.num_blocks, self.block_size).permute(2, 1, 3, 0).flatten(1, 2)
-        blocks = h.view(-1, self.num_blocks, self.block_size).transpose(0, 1)  # (K, N, D)
-        products = torch.bmm(by_block, blocks)  # (K, G * D, D)
-        self.grad_weights.recurrent.add_(products.unflatten(1, (self.gates, self.block_size)).transpose(0, 1))
+            self.grad_weights.recurrent_bias.add_(torch.cat(sums))
+        for some, h in self._states_before(h_before, real_steps, begin, end):
+            by_block = h.view(-1, self.num_blocks, self.block_size).transpose(0, 1)  # (K, N, D)
+            for grad_recurrent, grad in zip(self.grad_weights.recurrent, by_gate, strict=True):
+                blocks = grad[some].unflatten(1, (self.num_blocks, self.block_size)).permute(1, 2, 0)
+                grad_recurrent.baddbmm_(blocks, by_block)
+
+    def _states_before(
+        self, h_before: Tensor, real_steps: Tensor | None, begin: int, end: int
+    ) -> list[tuple[slice, Tensor]]:
+        """Rows of a chunk, and the state before each of them."""
+        if not self.reverse:
+            return [(slice(self.batch), h_before), (slice(self.batch, None), self.output[begin : end - 1])]
+        later, last = self.output[begin + 1 : end], (end - begin - 1) * self.batch
+        if real_steps is None:
+            return [(slice(last), later), (slice(last, None), h_before)]
+        h = torch.cat([later, h_before[None]])
+        rows = real_steps.nonzero().squeeze(1)
+        h[real_steps[rows] - 1, rows] = h_before[rows]  # each sequence has begun at its own last step
+        return [(slice(None), h)]
+
+
+def chunk_rows(columns: int, dtype: torch.dtype) -> int:
+    """(step, batch entry) pairs in a chunk whose projected inputs have so many columns."""
+    return max(FEWEST_ROWS, CHUNK_BYTES // (columns * dtype.itemsize))
 
 
 def _projects_inside(weights: Weights) -> bool:

@@ -1,7 +1,9 @@
 /* Blocks larger than a vector: M vectors each, one block after the other. A template like vectors.h.
  *
  * The product W h is a sum of columns: each unit of h, broadcast, times a column of W that lies in M vectors. Four rows
- * share each load of the weights. The last vector of a block may reach past it; its further lanes stay zero.
+ * share each load of the weights. The last vector of a block ends with the block, so where M vectors are more than the
+ * block it holds some units of the one before again: these are computed twice, alike. What is changed in place is
+ * therefore read for all vectors before it is written for one.
  */
 
 #define ROWS_AT_ONCE 4
@@ -9,11 +11,15 @@
 #define matrices NAME(matrices)
 typedef struct {
     int64_t M;                /* vectors in a block */
-    int32_t lanes[LANES];     /* where the lanes of a block's last vector lie; -1 for empty ones */
     vec *columns;             /* [k][g][j][m]: columns of W, for forward */
     vec *rows;                /* [k][g][i][m]: rows of W, for backward */
     vec *bias, *new_bias;     /* [k][g][m], [k][m] */
 } matrices;
+
+/* Where in a block its m-th vector begins. */
+#define START(m) ((m) + 1 < M ? (m) * LANES : D - LANES)
+#define LOAD_PART(block, m) load((block) + START(m))
+#define STORE_PART(block, m, v) store((block) + START(m), v)
 
 static void NAME(free_matrices)(matrices *w) {
     free(w->columns);
@@ -25,32 +31,27 @@ static void NAME(free_matrices)(matrices *w) {
 static int NAME(pack_matrices)(const chunk *c, int gates, int backward, matrices *w) {
     const int64_t D = c->block_size, K = c->num_blocks, M = w->M = (D + LANES - 1) / LANES;
     const REAL *weight = c->weight_hh, *bias_ih = c->bias_ih, *bias_hh = c->bias_hh;
-    for (int lane = 0; lane < LANES; lane++) w->lanes[lane] = (M - 1) * LANES + lane < D ? lane : -1;
     const int64_t size = K * gates * D * M * (int64_t)sizeof(vec), bias_size = K * gates * M * (int64_t)sizeof(vec);
     w->columns = aligned_alloc(64, round_up(size));
     w->rows = backward ? aligned_alloc(64, round_up(size)) : NULL;
     w->bias = aligned_alloc(64, round_up(bias_size));
     w->new_bias = aligned_alloc(64, round_up(bias_size));
     if (!w->columns || (backward && !w->rows) || !w->bias || !w->new_bias) return 1;
-    memset(w->columns, 0, size);
-    if (backward) memset(w->rows, 0, size);
-    memset(w->bias, 0, bias_size);
-    memset(w->new_bias, 0, bias_size);
     for (int64_t k = 0; k < K; k++)
-        for (int64_t g = 0; g < gates; g++) {
-            const int64_t block = k * gates + g;
-            REAL *columns = (REAL *)(w->columns + block * D * M), *bias = (REAL *)(w->bias + block * M);
-            for (int64_t i = 0; i < D; i++) {
-                const int64_t unit = (g * K + k) * D + i;
-                for (int64_t j = 0; j < D; j++) columns[j * M * LANES + i] = weight[unit * D + j];
-                if (backward)
-                    memcpy(w->rows + (block * D + i) * M, weight + unit * D, D * sizeof(REAL));
-                const REAL recurrent = bias_hh ? bias_hh[unit] : 0;
+        for (int64_t g = 0; g < gates; g++)
+            for (int64_t m = 0; m < M; m++) {
+                const int64_t block = k * gates + g, unit = (g * K + k) * D, start = START(m);
                 const int apart = gates == 3 && g == 2;
-                bias[i] = (bias_ih ? bias_ih[unit] : 0) + (apart ? 0 : recurrent);
-                if (apart) ((REAL *)(w->new_bias + k * M))[i] = recurrent;
+                for (int64_t j = 0; j < D; j++) {
+                    REAL *column = (REAL *)(w->columns + (block * D + j) * M + m);
+                    for (int lane = 0; lane < LANES; lane++) column[lane] = weight[(unit + start + lane) * D + j];
+                    if (backward) w->rows[(block * D + j) * M + m] = load(weight + (unit + j) * D + start);
+                }
+                const vec none = broadcast(0), recurrent = bias_hh ? load(bias_hh + unit + start) : none;
+                w->bias[block * M + m] = (bias_ih ? load(bias_ih + unit + start) : none) + (apart ? none : recurrent);
+                if (apart) w->new_bias[k * M + m] = recurrent;
+                else if (gates != 3) w->new_bias[k * M + m] = none;
             }
-        }
     return 0;
 }
 
@@ -80,13 +81,7 @@ static void NAME(product)(const REAL *const *in, const vec *weights, int64_t J, 
     }
 }
 
-/* The m-th vector of a block that begins at `block`, whole or as much of it as there is. */
-#define LOAD_PART(block, m) \
-    ((m) + 1 < M ? load((block) + (m) * LANES) : load_at((block) + (m) * LANES, w->lanes))
-#define STORE_PART(block, m, v) \
-    ((m) + 1 < M ? store((block) + (m) * LANES, v) : store_at((block) + (m) * LANES, w->lanes, v))
-
-/* One step of one block for up to ROWS_AT_ONCE rows. room (rows, 5, M): the gates, and a GRU's W_n h + b_n. */
+/* One step of one block for up to ROWS_AT_ONCE rows. room (rows, 5, M): the gates, and c or a GRU's W_n h + b_n. */
 static INLINE void NAME(large_forward_rows)(const forward_call *call, const matrices *w, const row *rows, int count,
                                             int64_t k, vec *room, const int mode, const int gates) {
     const int64_t D = call->chunk.block_size, M = w->M, width = call->chunk.num_blocks * D, from = k * D;
@@ -98,7 +93,7 @@ static INLINE void NAME(large_forward_rows)(const forward_call *call, const matr
         for (int64_t m = 0; m < M; m++) {
             for (int g = 0; g < gates; g++)
                 a[g * M + m] = w->bias[(k * gates + g) * M + m] + LOAD_PART(rows[n].projected + g * width + from, m);
-            a[4 * M + m] = w->new_bias[k * M + m];
+            a[4 * M + m] = gates == 4 ? LOAD_PART(rows[n].c_before + from, m) : w->new_bias[k * M + m];
         }
     }
     for (int g = 0; g < gates; g++) {
@@ -115,7 +110,7 @@ static INLINE void NAME(large_forward_rows)(const forward_call *call, const matr
                 STORE_PART(at.output + from, m, activate(gate[0], mode));
             } else if (gates == 4) {
                 NAME(activate_gates)(gate, gates);
-                const vec cell = NAME(lstm)(gate, LOAD_PART(at.c_before + from, m));
+                const vec cell = NAME(lstm)(gate, a[4 * M + m]);
                 STORE_PART(at.cells + from, m, cell);
                 STORE_PART(at.output + from, m, gate[3] * vtanh(cell));
             } else {
@@ -128,20 +123,21 @@ static INLINE void NAME(large_forward_rows)(const forward_call *call, const matr
     }
 }
 
-/* The step's backward. room as above; gradients (rows, G * D): those of the recurrent parts. */
+/* The step's backward. room (rows, 5, M): what goes back to h, and the gradient of c or W_n h + b_n; gradients (rows, G * D): those of the recurrent parts. */
 static INLINE void NAME(large_backward_rows)(const backward_call *call, const matrices *w, const row *rows, int count,
                                              int64_t k, vec *room, REAL *gradients, const int mode, const int gates) {
     const int64_t D = call->chunk.block_size, M = w->M, width = call->chunk.num_blocks * D, from = k * D;
     const REAL *h[ROWS_AT_ONCE], *in[ROWS_AT_ONCE];
-    vec *new_part[ROWS_AT_ONCE], *back[ROWS_AT_ONCE];
+    vec *extra[ROWS_AT_ONCE], *back[ROWS_AT_ONCE];
     for (int n = 0; n < count; n++) {
         h[n] = rows[n].h_before + from;
         in[n] = gradients + n * gates * D;
         back[n] = room + n * 5 * M;
-        new_part[n] = room + (n * 5 + 4) * M;
-        for (int64_t m = 0; m < M; m++) new_part[n][m] = w->new_bias[k * M + m];
+        extra[n] = room + (n * 5 + 4) * M;
+        for (int64_t m = 0; m < M; m++)
+            extra[n][m] = gates == 4 ? LOAD_PART(rows[n].grad_c + from, m) : w->new_bias[k * M + m];
     }
-    if (gates == 3) NAME(product)(h, w->columns + (k * gates + 2) * D * M, D, M, new_part, count);
+    if (gates == 3) NAME(product)(h, w->columns + (k * gates + 2) * D * M, D, M, extra, count);
     for (int n = 0; n < count; n++) {
         const row at = rows[n];
         REAL *recurrent = gradients + n * gates * D;
@@ -154,12 +150,12 @@ static INLINE void NAME(large_backward_rows)(const backward_call *call, const ma
             if (gates == 1) {
                 d[0] = grad * slope(LOAD_PART(at.output + from, m), mode);
             } else if (gates == 4) {
-                vec grad_cell = LOAD_PART(at.grad_c + from, m);
+                vec grad_cell = extra[n][m];
                 NAME(lstm_backward)(d, a, vtanh(LOAD_PART(at.cells + from, m)), LOAD_PART(at.c_before + from, m), grad,
                                     &grad_cell);
                 STORE_PART(at.grad_c + from, m, grad_cell);
             } else {
-                d[3] = NAME(gru_backward)(d, a, new_part[n][m], LOAD_PART(h[n], m), grad, &back[n][m]);
+                d[3] = NAME(gru_backward)(d, a, extra[n][m], LOAD_PART(h[n], m), grad, &back[n][m]);
                 STORE_PART(at.grad_new + from, m, d[3]);
             }
             for (int g = 0; g < gates; g++) {
