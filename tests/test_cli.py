@@ -13,7 +13,7 @@ from parallelrnn import cli
 from parallelrnn.bench import gate
 from parallelrnn.bench import run as bench_run
 from parallelrnn.cli import doctor
-from parallelrnn.cli.app import app
+from parallelrnn.cli.app import _command, app
 from parallelrnn.kernels import cpu, dispatch, library
 from tests.bench.tiny import made_up, make_tiny
 
@@ -103,6 +103,13 @@ def test_bench_prints_a_table_and_saves(tmp_path: Path, monkeypatch: pytest.Monk
     again = RUNNER.invoke(app, ["bench", "--quick", "--threads", "1", "--output", str(path)])
     assert again.exit_code == 1
     assert "add --resume" in again.output
+
+
+@pytest.mark.parametrize("words", [["--output", "/a//b.json"], ["--output=/a/b.json"]])
+def test_the_place_of_the_file_is_not_saved_with_it(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["parallelrnn", "bench", "--quick", *words])
+    command = _command(Path("/a/b.json"))
+    assert command == f"parallelrnn bench --quick {' '.join(words).replace('/a/', '').replace('/', '')}"
 
 
 def test_bench_prints_no_times_if_ours_are_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

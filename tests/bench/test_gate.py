@@ -45,8 +45,8 @@ def test_a_measured_case_is_compared_over_several_chunks_of_memory_from_the_pool
         original = module.empty
         monkeypatch.setattr(module, "empty", lambda *a, original=original, **k: used.append(a) or original(*a, **k))
     case = Case("long", 5000, 12, 64, 32)
-    (long,) = {one.length for one in gate.check([case], ["GRU"]) if one.batch == 32}
-    assert long * 32 > 2 * cpu.chunk_rows(3 * 64, torch.float32)
+    (long,) = {one.length for one in gate.check([case], ["RNN"]) if one.batch == 32}
+    assert long * 32 > 2 * cpu.chunk_rows(64, torch.float32)
     assert long * 32 * 64 * 4 > LARGE
     assert used
 

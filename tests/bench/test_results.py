@@ -79,11 +79,14 @@ def test_resuming_measures_again_what_was_starved_or_got_fewer_rounds(tmp_path: 
 
 def test_what_could_not_be_measured_is_told(tmp_path: Path, heard: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run.timing, "_summary", lambda record: Timing(None, reason="others were at work"))
+    monkeypatch.setattr(run, "why_skipped", lambda name, case, kind: "too slow" if name == "loop" else "")
     settings = replace(SMALL, kinds=("forward",))
     found = run.run(settings, tmp_path / "r.json", resume=True, tell=heard.append)
     assert not found.cases[0].complete
     assert f"{tmp_path / 'r.json'} is not there yet: measuring everything" in heard
-    assert "  no time of torch.nn: others were at work; --resume tries again" in heard
+    told = [line for line in heard if "no time" in line]
+    assert [line.split(":")[0] for line in told] == [f"  no time of {n}" for n in ("torch.nn", "ours", "ours, linear")]
+    assert told[0].endswith(": others were at work")
 
 
 def test_resuming_under_other_conditions_is_refused(tmp_path: Path, heard: list[str]) -> None:

@@ -272,6 +272,12 @@ def test_a_stack_streamed_is_its_layers_one_after_the_other(
     assert not can_stream("auto", x, [first, second], states)
 
 
+def test_a_chunk_holds_so_many_bytes_and_never_few_rows() -> None:
+    assert cpu.chunk_rows(512, torch.float32) * 512 * 4 == cpu.CHUNK_BYTES
+    assert cpu.chunk_rows(512, torch.float64) * 512 * 8 == cpu.CHUNK_BYTES
+    assert cpu.chunk_rows(1 << 20, torch.float32) == cpu.FEWEST_ROWS
+
+
 def test_an_empty_batch() -> None:
     for cls in (ParaRNN, ParaLSTM, ParaGRU):
         for inputs in (3, 12):

@@ -12,11 +12,15 @@ from torch import Tensor, nn
 from parallelrnn.bench import BenchError
 from parallelrnn.bench.cases import Case
 from parallelrnn.bench.contenders import CONTENDERS, THEIRS, Blocks, make_input, make_layer
+from parallelrnn.kernels.cpu import CHUNK_BYTES
+from parallelrnn.kernels.memory import LARGE
 
 OUTPUT = 1e-5  # absolute; outputs are at most about 1
 GRADIENT = 1e-4  # of each parameter, relative to its largest entry: a sum over all steps and sequences in float32
 LENGTH, BATCH = 33, 5  # of short sequences that are compared: odd, and their input has a gradient too
-LONG = 5 << 20  # bytes of a longer output of the measured batch: several chunks, and memory from the pool
+# Bytes of a longer output of the measured batch. An RNN has as many projected inputs: so several chunks, and memory
+# from the pool.
+LONG = 5 * max(CHUNK_BYTES, LARGE) // 2
 
 
 class GateError(BenchError):

@@ -121,7 +121,7 @@ def _measure_part(
         found = _measure(case, cell, kind, contenders, settings, results)
         for name, taken in found.timings.items():
             if taken.median is None and not why_skipped(name, case, kind):
-                tell(f"  no time of {CONTENDERS[name]}: {taken.reason}; --resume tries again")
+                tell(f"  no time of {CONTENDERS[name]}: {taken.reason}")
         measurements.append(found)
         yield
 

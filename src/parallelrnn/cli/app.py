@@ -84,8 +84,13 @@ def bench(
 
 def _command(output: Path | None) -> str:
     """What was typed, but for the place of the file on this machine."""
-    words = (word.replace(str(output), output.name) if output is not None else word for word in sys.argv[1:])
-    return shlex.join(["parallelrnn", *words])
+    words = ["parallelrnn", *sys.argv[1:]]
+    if output is not None:
+        for index, word in enumerate(words):
+            option, _, value = word.rpartition("=")
+            if Path(value) == output:
+                words[index] = f"{option}={output.name}" if option else output.name
+    return shlex.join(words)
 
 
 def _chosen(option: str, text: str, names: Iterable[str]) -> tuple[str, ...]:

@@ -149,8 +149,9 @@ class _Recurrence:
 
     def steps(self, length: int) -> int:
         """Steps in a chunk of a sequence of this length."""
-        rows = length * self.batch if self.whole else chunk_rows(self.gates * self.width, self.dtype)
-        return max(1, min(length, rows // max(1, self.batch)))
+        if self.whole:
+            return max(1, length)
+        return max(1, min(length, chunk_rows(self.gates * self.width, self.dtype) // max(1, self.batch)))
 
     def chunks(self, length: int) -> list[tuple[int, int]]:
         """Where each chunk begins and ends, in the order in which the recurrence meets them."""
@@ -219,13 +220,11 @@ class _Backward(_Recurrence):
         by_step = (*x.shape[:2], self.width)
         self.x = _checked("x", x, (*x.shape[:2], self.inputs), self.dtype)
         self.state = tuple(_checked("state", s, by_step[1:], self.dtype).contiguous() for s in state)
-        shapes = (by_step, by_step, (*x.shape[:2], self.gates * self.width))
-        self.output, self.cells, self.kept_gates = Stored(
-            *(  # type: ignore[arg-type]
-                None if tensor is None else _checked(name, tensor, shape, self.dtype).contiguous()
-                for name, tensor, shape in zip(Stored._fields, stored, shapes, strict=True)
-            )
-        )
+        output, cells, gates = stored
+        self.output = _checked("output", output, by_step, self.dtype).contiguous()
+        self.cells = None if cells is None else _checked("cells", cells, by_step, self.dtype).contiguous()
+        gates_shape = (*by_step[:2], self.gates * self.width)
+        self.kept_gates = None if gates is None else _checked("gates", gates, gates_shape, self.dtype).contiguous()
         self.grad_x = empty(*x.shape, dtype=self.dtype) if needs_x else None
         self.grad_weights = Weights(*(None if w is None else torch.zeros_like(w) for w in self.weights))  # type: ignore[arg-type]
         self.grad_state: State = tuple(
@@ -296,14 +295,13 @@ class _Backward(_Recurrence):
         """For large blocks: their weight gradients are worth a matrix product each."""
         rows = (end - begin) * self.batch
         by_gate = list(grad_gates.chunk(self.gates, 1))  # (N, d) each
-        sums = [grad.sum(0) for grad in by_gate]
         if self.grad_weights.input_bias is not None:
-            self.grad_weights.input_bias.add_(torch.cat(sums))
+            self.grad_weights.input_bias.add_(grad_gates.sum(0))
         if self.grad_new is not None:  # in W_n h + b_n, which the reset gate multiplies
             by_gate[2] = self.grad_new[:rows]
-            sums[2] = by_gate[2].sum(0)
         if self.grad_weights.recurrent_bias is not None:
-            self.grad_weights.recurrent_bias.add_(torch.cat(sums))
+            for bias, grad in zip(self.grad_weights.recurrent_bias.chunk(self.gates), by_gate, strict=True):
+                bias.add_(grad.sum(0))
         for some, h in self._states_before(h_before, real_steps, begin, end):
             by_block = h.view(-1, self.num_blocks, self.block_size).transpose(0, 1)  # (K, N, D)
             for grad_recurrent, grad in zip(self.grad_weights.recurrent, by_gate, strict=True):

@@ -44,7 +44,7 @@ class Arguments(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """What it keeps of every step for its backward, each None where that does not need it."""
+    """What a fused recurrence gives for every step: its output, and what else its backward needs, None if nothing."""
 
     output: Tensor  # (T, B, K * D)
     cells: Tensor | None  # (T, B, K * D), the LSTM's c

@@ -13,10 +13,11 @@ typedef struct {
     int64_t M;                /* vectors in a block */
     vec *columns;             /* [k][g][j][m]: columns of W, for forward */
     vec *rows;                /* [k][g][i][m]: rows of W, for backward */
-    vec *bias, *new_bias;     /* [k][g][m], [k][m] */
+    vec *bias;                /* [k][g][m]; a GRU's third gate has only that of its input here */
+    vec *new_bias;            /* [k][m]: and here the recurrent one; NULL but for a GRU */
 } matrices;
 
-/* Where in a block its m-th vector begins. */
+/* Where in a block of D units, at least LANES, the m-th of its M vectors begins. */
 #define START(m) ((m) + 1 < M ? (m) * LANES : D - LANES)
 #define LOAD_PART(block, m) load((block) + START(m))
 #define STORE_PART(block, m, v) store((block) + START(m), v)
@@ -31,12 +32,12 @@ static void NAME(free_matrices)(matrices *w) {
 static int NAME(pack_matrices)(const chunk *c, int gates, int backward, matrices *w) {
     const int64_t D = c->block_size, K = c->num_blocks, M = w->M = (D + LANES - 1) / LANES;
     const REAL *weight = c->weight_hh, *bias_ih = c->bias_ih, *bias_hh = c->bias_hh;
-    const int64_t size = K * gates * D * M * (int64_t)sizeof(vec), bias_size = K * gates * M * (int64_t)sizeof(vec);
+    const int64_t bias_size = K * M * (int64_t)sizeof(vec), size = bias_size * gates * D;
     w->columns = aligned_alloc(64, round_up(size));
     w->rows = backward ? aligned_alloc(64, round_up(size)) : NULL;
-    w->bias = aligned_alloc(64, round_up(bias_size));
-    w->new_bias = aligned_alloc(64, round_up(bias_size));
-    if (!w->columns || (backward && !w->rows) || !w->bias || !w->new_bias) return 1;
+    w->bias = aligned_alloc(64, round_up(bias_size * gates));
+    w->new_bias = gates == 3 ? aligned_alloc(64, round_up(bias_size)) : NULL;
+    if (!w->columns || (backward && !w->rows) || !w->bias || (gates == 3 && !w->new_bias)) return 1;
     for (int64_t k = 0; k < K; k++)
         for (int64_t g = 0; g < gates; g++)
             for (int64_t m = 0; m < M; m++) {
@@ -50,7 +51,6 @@ static int NAME(pack_matrices)(const chunk *c, int gates, int backward, matrices
                 const vec none = broadcast(0), recurrent = bias_hh ? load(bias_hh + unit + start) : none;
                 w->bias[block * M + m] = (bias_ih ? load(bias_ih + unit + start) : none) + (apart ? none : recurrent);
                 if (apart) w->new_bias[k * M + m] = recurrent;
-                else if (gates != 3) w->new_bias[k * M + m] = none;
             }
     return 0;
 }
@@ -93,7 +93,8 @@ static INLINE void NAME(large_forward_rows)(const forward_call *call, const matr
         for (int64_t m = 0; m < M; m++) {
             for (int g = 0; g < gates; g++)
                 a[g * M + m] = w->bias[(k * gates + g) * M + m] + LOAD_PART(rows[n].projected + g * width + from, m);
-            a[4 * M + m] = gates == 4 ? LOAD_PART(rows[n].c_before + from, m) : w->new_bias[k * M + m];
+            if (gates == 4) a[4 * M + m] = LOAD_PART(rows[n].c_before + from, m);
+            if (gates == 3) a[4 * M + m] = w->new_bias[k * M + m];
         }
     }
     for (int g = 0; g < gates; g++) {
@@ -123,7 +124,8 @@ static INLINE void NAME(large_forward_rows)(const forward_call *call, const matr
     }
 }
 
-/* The step's backward. room (rows, 5, M): what goes back to h, and the gradient of c or W_n h + b_n; gradients (rows, G * D): those of the recurrent parts. */
+/* The step's backward. room (rows, 2, M): the gradient that goes back to h; that of c, or a GRU's W_n h + b_n itself;
+ * gradients (rows, G * D): those of what the recurrent matrices give. */
 static INLINE void NAME(large_backward_rows)(const backward_call *call, const matrices *w, const row *rows, int count,
                                              int64_t k, vec *room, REAL *gradients, const int mode, const int gates) {
     const int64_t D = call->chunk.block_size, M = w->M, width = call->chunk.num_blocks * D, from = k * D;
@@ -132,10 +134,12 @@ static INLINE void NAME(large_backward_rows)(const backward_call *call, const ma
     for (int n = 0; n < count; n++) {
         h[n] = rows[n].h_before + from;
         in[n] = gradients + n * gates * D;
-        back[n] = room + n * 5 * M;
-        extra[n] = room + (n * 5 + 4) * M;
-        for (int64_t m = 0; m < M; m++)
-            extra[n][m] = gates == 4 ? LOAD_PART(rows[n].grad_c + from, m) : w->new_bias[k * M + m];
+        back[n] = room + n * 2 * M;
+        extra[n] = room + (n * 2 + 1) * M;
+        for (int64_t m = 0; m < M; m++) {
+            if (gates == 4) extra[n][m] = LOAD_PART(rows[n].grad_c + from, m);
+            if (gates == 3) extra[n][m] = w->new_bias[k * M + m];
+        }
     }
     if (gates == 3) NAME(product)(h, w->columns + (k * gates + 2) * D * M, D, M, extra, count);
     for (int n = 0; n < count; n++) {
@@ -235,12 +239,12 @@ static int NAME(large_backward)(const backward_call *call) {
     if (!failed) {
         const division d = divide(c, c->num_blocks);
         const int64_t gradients = ROWS_AT_ONCE * 4 * c->block_size;
-        vec *room = aligned_alloc(64, round_up(d.count * ROWS_AT_ONCE * 5 * w.M * sizeof(vec)));
+        vec *room = aligned_alloc(64, round_up(d.count * ROWS_AT_ONCE * 2 * w.M * sizeof(vec)));
         REAL *more = malloc(d.count * gradients * sizeof(REAL));
         failed = !room || !more;
         if (!failed) {
             FOR_TASKS(n, d.count)
-                NAME(large_backward_task)(call, &w, take(c, c->num_blocks, d, n), room + n * ROWS_AT_ONCE * 5 * w.M,
+                NAME(large_backward_task)(call, &w, take(c, c->num_blocks, d, n), room + n * ROWS_AT_ONCE * 2 * w.M,
                                           more + n * gradients);
         }
         free(room);
