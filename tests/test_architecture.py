@@ -11,7 +11,7 @@ import parallelrnn
 
 SOURCE = Path(parallelrnn.__file__).parent
 # A package may import itself and those before it.
-ORDER = ["kernels", "nn", "bench", "cli"]
+ORDER = ["kernels", "nn", "interpret", "bench", "cli"]
 
 
 def imports(path: Path) -> set[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 from torch import Tensor, nn
@@ -24,17 +25,37 @@ def recurrent_blocks(module: nn.Module) -> Iterator[RecurrentBlock]:
     """The recurrent matrices by layer, direction, gate and block, of a layer or cell of ours or of `torch.nn`.
 
     A vanilla `nn.RNN`, `nn.LSTM` or `nn.GRU` is one block per layer, direction and gate. Where an LSTM projects its
-    output (`proj_size`), the matrix is W_hh W_hr, by which the unprojected state re-enters the gate.
+    output (`proj_size`), the matrix is W_hh W_hr, by which the unprojected state re-enters the gate. Of a model that
+    holds several of these modules, the layers are numbered through.
     """
-    if isinstance(module, nn.RNNBase | nn.RNNCellBase):
-        return _torch_blocks(module)
-    own: Callable[[], Iterator[RecurrentBlock]] | None = getattr(module, "recurrent_blocks", None)
-    if own is None:
+    found = list(_recurrent_modules(module))
+    if not found:
         raise TypeError(
             f"{type(module).__name__} has no recurrent blocks; expected ParaRNN, ParaLSTM, ParaGRU, "
-            "nn.RNN, nn.LSTM, nn.GRU or one of their cells"
+            "nn.RNN, nn.LSTM, nn.GRU, one of their cells, or a model that holds some of them"
         )
-    return own()
+    return _numbered_through(found)
+
+
+def _recurrent_modules(module: nn.Module) -> Iterator[Callable[[], Iterator[RecurrentBlock]]]:
+    """What gives the blocks of each recurrent module, outermost first."""
+    own: Callable[[], Iterator[RecurrentBlock]] | None = getattr(module, "recurrent_blocks", None)
+    if isinstance(module, nn.RNNBase | nn.RNNCellBase):
+        yield partial(_torch_blocks, module)
+    elif own is not None:
+        yield own
+    else:
+        for child in module.children():
+            yield from _recurrent_modules(child)
+
+
+def _numbered_through(modules: list[Callable[[], Iterator[RecurrentBlock]]]) -> Iterator[RecurrentBlock]:
+    first = last = 0
+    for blocks in modules:
+        for block in blocks():
+            last = first + block.layer
+            yield block._replace(layer=last)
+        first = last + 1
 
 
 def _torch_blocks(module: nn.RNNBase | nn.RNNCellBase) -> Iterator[RecurrentBlock]:

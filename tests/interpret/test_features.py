@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from statsmodels.tsa.arima_process import ArmaProcess
+from torch import nn
+
+from parallelrnn import ParaGRU, ParaLSTM, ParaRNN, ParaRNNCell
+from parallelrnn.interpret import Features, real_jordan, recurrence_features
+from parallelrnn.nn import recurrent_blocks
+
+
+def eigenvalues(features: Features) -> np.ndarray[Any, Any]:
+    """Of all features, as a spectrum: pairs twice, and as often as the order says."""
+    values = [v for f in features for v in {f.eigenvalue, f.eigenvalue.conjugate()} for _ in range(f.order)]
+    return np.sort_complex(np.round(values, 5))
+
+
+@pytest.mark.parametrize("block_size", [1, 2, 3, 4, 8, 16, [1, 2, 3, 2]])
+@pytest.mark.parametrize("cls", [ParaRNN, ParaLSTM, ParaGRU])
+def test_every_eigenvalue_of_every_matrix_is_a_feature(cls: type[ParaRNN], block_size: Any) -> None:
+    torch.manual_seed(0)
+    layer = cls(3, 8 if isinstance(block_size, list) else 48, num_layers=2, bidirectional=True, block_size=block_size)
+    features = recurrence_features(layer)
+    zeros = 0
+    for block in recurrent_blocks(layer):
+        own = [f for f in features if (f.layer, f.direction, f.gate, f.block) == block[:4]]
+        found = np.sort(abs(eigenvalues(Features(tuple(own), 0, features.step))))
+        expected = np.sort(abs(np.linalg.eigvals(block.matrix.detach().double().numpy())))
+        missing = len(expected) - len(found)  # so small that rounding to float32 can make them zero
+        np.testing.assert_allclose(np.pad(found, (missing, 0)), expected, atol=2e-5)
+        zeros += missing
+        moduli = [f.modulus for f in own]
+        assert moduli == sorted(moduli, reverse=True)
+    assert features.nullity == zeros <= 2
+    assert {f.label for f in features} <= {"R-1", "C-1"}
+
+
+@pytest.mark.parametrize("cls", [nn.RNN, nn.LSTM, nn.GRU, nn.RNNCell, nn.LSTMCell, nn.GRUCell])
+def test_vanilla_layers_are_read_alike(cls: type[nn.Module]) -> None:
+    torch.manual_seed(0)
+    module = cls(2, 12)
+    features = recurrence_features(module)
+    for gate, matrix in {b.gate: b.matrix for b in recurrent_blocks(module)}.items():
+        own = Features(tuple(f for f in features if f.gate == gate), 0, features.step)
+        expected = np.sort_complex(np.round(np.linalg.eigvals(matrix.detach().double().numpy()), 5))
+        np.testing.assert_allclose(eigenvalues(own), expected, atol=3e-5)
+
+
+def test_features_are_the_jordan_blocks_of_each_matrix() -> None:
+    """For every size the quick way to read many matrices and `real_jordan` are two programs."""
+    generator = np.random.default_rng(0)
+    for size in (1, 2, 3, 5):
+        for structure in ("random", "defective", "one pair", "singular", "identity"):
+            matrix = generator.normal(size=(size, size))
+            if structure == "defective":
+                matrix = matrix @ (0.5 * np.eye(size) + np.eye(size, k=1)) @ np.linalg.inv(matrix)
+            if structure == "one pair" and size > 1:
+                planted = np.diag(np.arange(size) / size + 0.1)
+                planted[1, 1], planted[0, 1] = planted[0, 0], 1
+                matrix = matrix @ planted @ np.linalg.inv(matrix)
+            if structure == "singular":
+                matrix[0] = matrix[1:].sum(axis=0)
+            if structure == "identity":
+                matrix = np.eye(size)
+            features, jordan = recurrence_features(matrix, tol=1e-11), real_jordan(matrix, tol=1e-11)
+            found = [(block.label, block.eigenvalue) for block in jordan.blocks]
+            assert features.nullity == jordan.nullity, (size, structure)
+            for feature, (label, value) in zip(features, found, strict=False):
+                assert (feature.label, feature.eigenvalue) == (label, pytest.approx(value, abs=1e-6))
+            assert len(features) == len(found) - jordan.nullity
+            if 1 < size < 3:
+                assert features[0].distance == pytest.approx(jordan.distance)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.permutations(range(8)), st.integers(0, 1000))
+def test_neither_the_order_of_blocks_nor_a_basis_matters(order: list[int], seed: int) -> None:
+    torch.manual_seed(seed)
+    layer, other = (ParaRNN(1, 16, dtype=torch.float64) for _ in range(2))
+    turn = torch.linalg.qr(torch.randn(8, 2, 2, dtype=torch.float64))[0]
+    matrices = layer.weight_hh_l0.detach().view(8, 2, 2)
+    with torch.no_grad():
+        other.weight_hh_l0.copy_((turn @ matrices @ turn.mT)[order].reshape(16, 2))
+    first, second = recurrence_features(layer), recurrence_features(other)
+    assert first.counts() == second.counts()
+    for block, source in enumerate(order):
+        ours = [f for f in second if f.block == block]
+        for feature, same in zip(ours, (f for f in first if f.block == source), strict=True):
+            assert feature.eigenvalue == pytest.approx(same.eigenvalue, abs=1e-9)
+            assert feature.distance == pytest.approx(same.distance, abs=1e-12)
+
+
+def test_a_linear_layer_that_is_an_arma_model_has_its_ma_roots() -> None:
+    """Its one-step prediction h(t) = ma-companion h(t-1) + ...: the roots that statsmodels calls MA roots, inverted."""
+    ma = np.array([1.0, -0.9, 0.5, -0.2])
+    companion = np.zeros((3, 3))
+    companion[0], companion[1, 0], companion[2, 1] = -ma[1:], 1, 1
+    expected = 1 / ArmaProcess(ar=[1.0], ma=ma).maroots
+    features = recurrence_features(companion)
+    np.testing.assert_allclose(eigenvalues(features), np.sort_complex(np.round(expected, 5)), atol=1e-5)
+
+
+def test_a_wave_has_its_period_and_half_life() -> None:
+    layer = ParaRNN(1, 2, form="polar", dtype=torch.float64)
+    with torch.no_grad():
+        layer.angle_hh_l0.fill_(2 * math.pi / 24)
+        layer.log_rate_hh_l0.fill_(math.log(math.log(2) / 72))
+    (feature,) = recurrence_features(layer, freq="h")
+    assert (feature.label, feature.gate, feature.layer, feature.direction) == ("C-1", "hidden", 0, "forward")
+    assert feature.period == pytest.approx(24)
+    assert feature.half_life == pytest.approx(72)
+    assert feature.modulus == pytest.approx(0.5 ** (1 / 72))
+    summary = str(recurrence_features(layer, freq="h").summary())
+    assert "24 h" in summary
+    assert "3 d" in summary
+
+
+@pytest.mark.parametrize(
+    ("value", "period", "half_life", "meaning"),
+    [
+        (0.5, math.inf, 1, "fading"),
+        (-0.5, 2, 1, "fading"),
+        (1.0, math.inf, math.inf, "never fades"),
+        (1.5, math.inf, math.inf, "growing"),
+    ],
+)
+def test_what_a_modulus_means(value: float, period: float, half_life: float, meaning: str) -> None:
+    features = recurrence_features([[value]])
+    (feature,) = features
+    assert feature.period == pytest.approx(period)
+    assert feature.half_life == pytest.approx(half_life)
+    assert feature.meaning == meaning
+    summary = str(features.summary())
+    assert (meaning in summary) == (meaning != "fading")
+    assert ("does not fade by itself" in summary) == (abs(value) >= 1)
+
+
+def test_what_remembers_nothing_is_no_feature() -> None:
+    features = recurrence_features([[0.0, 0.0], [0.0, 0.5]])
+    assert [f.eigenvalue for f in features] == [0.5]
+    assert features.nullity == 1
+    assert "1 eigenvalues are 0" in str(features.summary())
+    (shift,) = recurrence_features([[0.0, 1.0], [0.0, 0.0]])
+    assert (shift.label, shift.modulus, shift.half_life) == ("R-2", 0, 0)
+    assert shift.meaning == "forgotten after 2 steps"
+
+
+def test_layers_of_a_model_are_numbered_through() -> None:
+    model = nn.Sequential(ParaRNN(1, 4, num_layers=2), nn.ModuleDict({"inner": nn.GRU(4, 3)}), nn.Linear(3, 1))
+    assert sorted({f.layer for f in recurrence_features(model)}) == [0, 1, 2]
+    assert {f.gate for f in recurrence_features(model) if f.layer == 2} == {"reset", "update", "new"}
+    assert {f.layer for f in recurrence_features(ParaRNNCell(1, 4))} == {0}
+    with pytest.raises(TypeError, match="Linear has no recurrent blocks"):
+        recurrence_features(nn.Linear(2, 2))
+
+
+def test_frame_and_counts() -> None:
+    torch.manual_seed(0)
+    features = recurrence_features(ParaLSTM(1, 16))
+    frame = features.to_frame()
+    assert len(frame) == len(features) == sum(features.counts().values())
+    assert frame.loc[3, "period"] == features[3].period
+    assert frame["label"].value_counts().to_dict() == features.counts()
+    assert len(recurrence_features(ParaRNN(1, 16)).summary(most=3).splitlines()[4:7]) == 3
+    assert ", 3 shown." in recurrence_features(ParaRNN(1, 16)).summary(most=3)
+
+
+def test_weights_that_diverged_are_refused() -> None:
+    layer = ParaRNN(1, 4)
+    with torch.no_grad():
+        layer.weight_hh_l0[1, 1] = torch.nan
+    with pytest.raises(ValueError, match="not finite"):
+        recurrence_features(layer)

@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from parallelrnn.interpret.units import Step
+
+
+@pytest.mark.parametrize(
+    ("freq", "steps", "text"),
+    [
+        (None, 23.81, "23.8 steps"),
+        (None, 1, "1 step"),
+        ("h", 23.81, "23.8 h"),
+        ("h", 72, "3 d"),
+        ("h", 168, "7 d"),
+        ("h", 336, "2 weeks"),
+        ("h", 0.25, "0.25 h"),
+        ("15min", 96, "24 h"),
+        ("15min", 1, "15 min"),
+        ("D", 365, "52.1 weeks"),
+        ("MS", 132, "11 years"),
+        ("QS-JAN", 4, "12 months"),
+        ("YE", 10.94, "10.9 years"),
+        ("s", 1e-5, "1e-05 s"),
+        ("D", math.inf, "inf"),
+    ],
+)
+def test_steps_in_the_words_of_a_calendar(freq: str | None, steps: float, text: str) -> None:
+    assert Step.of(freq).format(steps) == text
+
+
+@pytest.mark.parametrize("freq", ["hour", "", "-1h", "h24"])
+def test_a_frequency_that_pandas_does_not_know(freq: str) -> None:
+    with pytest.raises(ValueError, match="use a pandas frequency such as"):
+        Step.of(freq)
