@@ -1,14 +1,19 @@
 """What a fitted model says: recurrence features, forecast modes, contributions, responses."""
 
+from parallelrnn.interpret.contributions import BlockName, Contributions, contributions, leave_one_out
 from parallelrnn.interpret.features import Feature, Features, features_of_blocks, recurrence_features
 from parallelrnn.interpret.jordan import JordanBlock, RealJordan, real_jordan
 
 __all__ = [
+    "BlockName",
+    "Contributions",
     "Feature",
     "Features",
     "JordanBlock",
     "RealJordan",
+    "contributions",
     "features_of_blocks",
+    "leave_one_out",
     "real_jordan",
     "recurrence_features",
 ]

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
-from parallelrnn.interpret.jordan import as_matrix, check_tolerance, default_tolerance
+from parallelrnn.interpret.jordan import as_matrix, check_tolerance, default_tolerance, projectors, spectrum_of
 from parallelrnn.interpret.planar import Planes
-from parallelrnn.interpret.spectrum import Spectrum, merging_distances, plain_eigenvalues
+from parallelrnn.interpret.shares import Shares
+from parallelrnn.interpret.spectrum import Spectrum, plain_eigenvalues
 from parallelrnn.interpret.text import Summary, table
 from parallelrnn.interpret.units import Step
 from parallelrnn.nn import RecurrentBlock, recurrent_blocks
@@ -27,11 +28,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Array = NDArray[np.float64]
-# For each matrix, its Jordan blocks: order, eigenvalue, distance.
-Found = list[list[tuple[int, complex, float]]]
+# For each matrix, its Jordan blocks: order, eigenvalue, distance, and the share where there are data.
+Part = tuple[int, complex, float] | tuple[int, complex, float, float]
+Found = Sequence[Sequence[Part]]
 
 COLUMNS = (
-    "layer direction gate block label kind order modulus angle period half_life distance".split()  # noqa: SIM905
+    "layer direction gate block label kind order modulus angle period half_life distance share".split()  # noqa: SIM905
 )
 
 
@@ -46,6 +48,7 @@ class Feature:
     order: int
     eigenvalue: complex  # imag >= 0
     distance: float  # of the matrix from one in which this eigenvalue is repeated, Frobenius
+    share: float = math.nan  # of the output's variance over data, if there are any: see `Shares`
 
     @property
     def kind(self) -> str:
@@ -123,8 +126,12 @@ class Features(Sequence[Feature]):
         return pd.DataFrame([{name: getattr(feature, name) for name in COLUMNS} for feature in self], columns=COLUMNS)
 
     def summary(self, most: int = 20) -> Summary:
-        """The features with the longest memory as a table, at most so many."""
-        shown = sorted(self, key=lambda feature: -feature.modulus)[:most]
+        """The features with the largest shares, or without data with the longest memory, as a table of so many."""
+        with_shares = any(not math.isnan(feature.share) for feature in self)
+        by_share = [feature.share if not math.isnan(feature.share) else -math.inf for feature in self]
+        importance = by_share if with_shares else [feature.modulus for feature in self]
+        order = sorted(range(len(self)), key=lambda index: -importance[index])
+        shown = [self[index] for index in order[:most]]
         rows = [
             (
                 str(feature.layer),
@@ -137,10 +144,12 @@ class Features(Sequence[Feature]):
                 "-" if math.isinf(feature.period) else self.step.format(feature.period),
                 self.step.format(feature.half_life, infinite=feature.meaning),
                 f"{feature.distance:.2g}",
+                *(["-" if math.isnan(feature.share) else f"{feature.share:.1%}"] if with_shares else []),
             )
             for feature in shown
         ]
-        names = ("layer", "direction", "gate", "block", "type", "modulus", "angle", "period", "half-life", "distance")
+        names = ["layer", "direction", "gate", "block", "type", "modulus", "angle", "period", "half-life", "distance"]
+        names += ["share"] if with_shares else []
         return table("Recurrence features: how the model remembers", names, rows, self._notes(len(shown)))
 
     def _notes(self, shown: int) -> list[str]:
@@ -160,22 +169,31 @@ class Features(Sequence[Feature]):
         return notes
 
 
-def recurrence_features(obj: Any, *, tol: float | None = None, freq: str | None = None) -> Features:
+def recurrence_features(
+    obj: Any, x: Tensor | None = None, *, tol: float | None = None, freq: str | None = None
+) -> Features:
     """Read the recurrence features of a layer or cell of ours, of `nn.RNN`, `nn.LSTM`, `nn.GRU`, or of a matrix.
 
-    `tol` is that of `real_jordan`; `freq`, a frequency of pandas such as "h", names the time between steps.
+    Also of a model that holds such layers. With x, an input of the layer, each feature of its last layer gets the share
+    of the output that it carries. `tol` is that of `real_jordan`; `freq`, a frequency of pandas such as "h", names the
+    time between steps.
     """
     if isinstance(obj, nn.Module):
-        blocks: Iterable[RecurrentBlock] = recurrent_blocks(obj)
-    else:
-        blocks = [RecurrentBlock(0, "forward", "hidden", 0, obj)]
-    return features_of_blocks(blocks, tol=tol, freq=freq)
+        shares = None if x is None else Shares(obj, x)
+        return features_of_blocks(recurrent_blocks(obj), shares, tol=tol, freq=freq)
+    if x is not None:
+        raise TypeError("a matrix alone has no output to share; give the layer that it belongs to")
+    return features_of_blocks([RecurrentBlock(0, "forward", "hidden", 0, obj)], tol=tol, freq=freq)
 
 
 def features_of_blocks(
-    blocks: Iterable[RecurrentBlock], *, tol: float | None = None, freq: str | None = None
+    blocks: Iterable[RecurrentBlock],
+    shares: Callable[[RecurrentBlock, Array], float] | None = None,
+    *,
+    tol: float | None = None,
+    freq: str | None = None,
 ) -> Features:
-    """The features of recurrent matrices that somebody has at hand."""
+    """The features of recurrent matrices; `shares` gets a block and the projector of each of its features."""
     step = Step.of(freq)
     if tol is not None:
         check_tolerance(tol)
@@ -190,14 +208,18 @@ def features_of_blocks(
     rows: list[list[Feature]] = [[] for _ in blocks]
     nullity = 0
     for size, members in by_size.items():
-        stacked = np.stack([matrices[index] for index in members])
-        found = _READERS.get(size, _read_large)(stacked, np.array([tolerances[index] for index in members]))
+        found: Found
+        if shares is not None:
+            found = [_read_with_shares(blocks[i], matrices[i], tolerances[i], shares) for i in members]
+        else:
+            stacked = np.stack([matrices[index] for index in members])
+            found = _READERS.get(size, _read_large)(stacked, np.array([tolerances[index] for index in members]))
         for index, parts in zip(members, found, strict=True):
-            nullity += sum(value == 0 for _, value, _ in parts)
+            nullity += sum(part[1] == 0 for part in parts)
             rows[index] = [
-                Feature(*blocks[index][:4], order, value, distance)
-                for order, value, distance in sorted(parts, key=lambda part: -abs(part[1]))
-                if value != 0 or order > 1
+                Feature(*blocks[index][:4], *part)
+                for part in sorted(parts, key=lambda part: -abs(part[1]))
+                if part[1] != 0 or part[0] > 1
             ]
     return Features(tuple(feature for some in rows for feature in some), nullity, step)
 
@@ -211,7 +233,7 @@ def _read_planes(matrices: Array, tol: Array) -> Found:
     allowed = tol * planes.norm
     repeated = planes.distance <= allowed
     singular = planes.to_singular <= allowed
-    found: Found = []
+    found: list[list[Part]] = []
     for index, (mean, root, distance) in enumerate(
         zip(planes.mean.tolist(), planes.root.tolist(), planes.distance.tolist(), strict=True)
     ):
@@ -229,22 +251,31 @@ def _read_planes(matrices: Array, tol: Array) -> Found:
 
 def _read_large(matrices: Array, tol: Array) -> Found:
     values, distances, plain = plain_eigenvalues(matrices, tol)
-    found: Found = []
+    found: list[list[Part]] = []
     for index, is_plain in enumerate(plain):
         if is_plain:
             parts = zip(values[index].tolist(), distances[index].tolist(), strict=True)
             found.append([(1, value, distance) for value, distance in parts if value.imag >= 0])
             continue
         spectrum = Spectrum(matrices[index])
-        nearest = merging_distances(spectrum.values, spectrum.vectors)
         found.append(
             [
-                (order, complex(group.eigenvalue), float(nearest[sorted(group.positions)].min()))
+                (order, complex(group.eigenvalue), spectrum.distance_of(group))
                 for group in spectrum.groups(float(tol[index]))
                 for order in group.orders
             ]
         )
     return found
+
+
+def _read_with_shares(
+    block: RecurrentBlock, matrix: Array, tol: float, shares: Callable[[RecurrentBlock, Array], float]
+) -> list[Part]:
+    spectrum = spectrum_of(matrix)
+    return [
+        (order, complex(group.eigenvalue), spectrum.distance_of(group), shares(block, projector))
+        for group, order, projector in projectors(spectrum.groups(tol))
+    ]
 
 
 _READERS = {1: _read_scalars, 2: _read_planes}

@@ -8,7 +8,7 @@ that give the same one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,10 +84,10 @@ def real_jordan(W: Any, tol: float | None = None) -> RealJordan:  # noqa: N803
     """
     matrix, unit = as_matrix(W)
     tol = default_tolerance(len(matrix), unit) if tol is None else check_tolerance(tol)
-    spectrum = Planar(matrix) if len(matrix) == 2 else Spectrum(matrix)
+    spectrum = spectrum_of(matrix)
     groups = sorted(spectrum.groups(tol), key=lambda group: (-abs(group.eigenvalue), group.eigenvalue.imag))
     blocks = tuple(JordanBlock(order, group.eigenvalue) for group in groups for order in group.orders)
-    S = np.concatenate([_real_columns(group) for group in groups], axis=1)  # noqa: N806
+    S = _basis(groups)  # noqa: N806
     J = _block_diagonal([block.matrix for block in blocks])  # noqa: N806
     norm = float(np.linalg.norm(matrix))
     residual = matrix - np.linalg.solve(S.T, (S @ J).T).T
@@ -101,6 +101,23 @@ def real_jordan(W: Any, tol: float | None = None) -> RealJordan:  # noqa: N803
         float(np.linalg.norm(residual)) / (norm or 1.0),
         float(np.linalg.cond(S)),
     )
+
+
+def spectrum_of(matrix: Array) -> Planar | Spectrum:
+    """The eigenvalues of a matrix, for d = 2 in closed form."""
+    return Planar(matrix) if len(matrix) == 2 else Spectrum(matrix)
+
+
+def projectors(groups: Sequence[Group]) -> Iterator[tuple[Group, int, Array]]:
+    """For each Jordan block its group, its order, and the projector (d, d) on its subspace along all others'."""
+    basis = _basis(groups)
+    inverse = np.linalg.inv(basis)
+    start = 0
+    for group in groups:
+        for order in group.orders:
+            stop = start + order * (2 if group.eigenvalue.imag else 1)
+            yield group, order, basis[:, start:stop] @ inverse[start:stop]
+            start = stop
 
 
 def as_matrix(W: Any) -> tuple[Array, float]:  # noqa: N803
@@ -134,6 +151,11 @@ def default_tolerance(size: int, unit: float) -> float:
 
 def _rounding_unit(dtype: str) -> float:
     return {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}.get(dtype, 2.0**-52)
+
+
+def _basis(groups: Sequence[Group]) -> Array:
+    """S: the chains of all groups side by side."""
+    return np.concatenate([_real_columns(group) for group in groups], axis=1)
 
 
 def _real_columns(group: Group) -> Array:

@@ -68,6 +68,10 @@ class Planar:
         self.norm = float(self.planes.norm[0]) or 1.0
         self.distance = float(self.planes.distance[0])
 
+    def distance_of(self, group: Group) -> float:
+        """The same for both eigenvalues."""
+        return self.distance
+
     def groups(self, tol: float) -> list[Group]:
         """The two eigenvalues, as one where a change of the matrix by `tol`, relative, makes them one."""
         allowed = tol * self.norm

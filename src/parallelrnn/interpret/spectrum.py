@@ -10,6 +10,7 @@ these, stage by stage, are the sizes of the Jordan blocks (Golub and Wilkinson, 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,10 +59,18 @@ class Spectrum:
         # The change of the matrix that merges two eigenvalues, to first order, relative.
         self._merging = gaps / (sensitivity[:, None] + sensitivity[None, :]) / self.norm
 
+    @cached_property
+    def _distances(self) -> Array:
+        return merging_distances(self.values, self.vectors)
+
     @property
     def distance(self) -> float:
         """The smallest distance to a repeated eigenvalue that a pair of eigenvalues gives."""
-        return float(merging_distances(self.values, self.vectors).min())
+        return float(self._distances.min())
+
+    def distance_of(self, group: Group) -> float:
+        """The same, for the eigenvalues of a group."""
+        return float(self._distances[sorted(group.positions)].min())
 
     def groups(self, tol: float) -> list[Group]:
         """The largest groups of eigenvalues that a change of the matrix by `tol`, relative, makes one."""

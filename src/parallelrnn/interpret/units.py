@@ -6,8 +6,13 @@ import math
 import re
 from dataclasses import dataclass
 
-_SECONDS = {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "weeks": 604800.0}
-_MONTHS = {"months": 1.0, "years": 12.0}  # not of equal length, so a family of their own
+# Families of units that turn into each other; months and years have no fixed number of days.
+_FAMILIES: tuple[dict[str, float], ...] = (
+    {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0},
+    {"weeks": 1.0},
+    {"months": 1.0, "years": 12.0},
+    {"steps": 1.0},
+)
 # The frequencies of pandas, old names and new ones, as a number of one of these units.
 _FREQUENCIES = {
     **dict.fromkeys(("ms", "L"), (1, "ms")),
@@ -45,13 +50,12 @@ class Step:
         """A number of steps, in the largest unit of which it has two or more."""
         if math.isinf(steps) or math.isnan(steps):
             return infinite
-        if self.unit == "steps":
-            return f"{_number(steps)} step{'' if steps == 1 else 's'}"
-        family = _SECONDS if self.unit in _SECONDS else _MONTHS
+        family = next(family for family in _FAMILIES if self.unit in family)
         total = steps * self.amount * family[self.unit]
         names = list(family)[list(family).index(self.unit) :]  # no unit is smaller than the series' own
         unit = next((name for name in reversed(names) if total / family[name] >= 2), self.unit)
-        return f"{_number(total / family[unit])} {unit}"
+        number = _number(total / family[unit])
+        return f"{number} {unit.removesuffix('s') if number == '1' and len(unit) > 3 else unit}"
 
 
 def _number(value: float) -> str:

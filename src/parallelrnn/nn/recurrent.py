@@ -73,6 +73,11 @@ class _Layer(BlockRecurrent):
         return 1 + self.bidirectional
 
     @property
+    def block_sizes(self) -> list[int]:
+        """Units of each block in what the aggregate gets: those of the forward direction, then of the reverse."""
+        return [*self._output_sizes] * self.num_directions
+
+    @property
     def _width(self) -> int:
         """Features of the concatenated states of one layer, over both directions."""
         return self.num_directions * self.output_size
@@ -88,10 +93,17 @@ class _Layer(BlockRecurrent):
         if reset is not None:
             reset()
 
-    def _call(self, input: Tensor | PackedSequence, hx: object) -> tuple[Tensor | PackedSequence, State]:
+    def block_states(self, input: Tensor | PackedSequence, hx: object = None) -> Tensor | PackedSequence:
+        """The states of the last layer's blocks at every step: what the aggregate gets, directions side by side."""
+        states, _ = self._call(input, hx, aggregated=False)
+        return states
+
+    def _call(
+        self, input: Tensor | PackedSequence, hx: object, aggregated: bool = True
+    ) -> tuple[Tensor | PackedSequence, State]:
         state = self._as_state(hx)
         if isinstance(input, PackedSequence):
-            return self._call_packed(input, state)
+            return self._call_packed(input, state, aggregated)
         self._check_input(input, ranks=(2, 3))
         batched = input.dim() == 3
         x = input.transpose(0, 1) if batched and self.batch_first else input  # (T, B, input_size)
@@ -101,15 +113,17 @@ class _Layer(BlockRecurrent):
             x = x.unsqueeze(1)
             state = None if state is None else tuple(s.unsqueeze(1) for s in state)
         state = self._initial_state(x, state)
-        aggregate = self._linear_aggregate()
+        aggregate = self._linear_aggregate() if aggregated else None
         output, final = self._stack(x, state, aggregate=aggregate)
         if not batched:
             output, final = output.squeeze(1), tuple(s.squeeze(1) for s in final)
         elif self.batch_first:
             output = output.transpose(0, 1)
-        return output if aggregate is not None else self._aggregate(output), final
+        return self._aggregate(output) if aggregated and aggregate is None else output, final
 
-    def _call_packed(self, input: PackedSequence, state: State | None) -> tuple[PackedSequence, State]:
+    def _call_packed(
+        self, input: PackedSequence, state: State | None, aggregated: bool
+    ) -> tuple[PackedSequence, State]:
         data, batch_sizes, sorted_indices, unsorted_indices = input
         self._check_input(data, ranks=(2,))
         if state is not None:
@@ -123,7 +137,7 @@ class _Layer(BlockRecurrent):
         if unsorted_indices is not None:
             state = tuple(s.index_select(1, unsorted_indices) for s in state)
         packed = pack_padded_sequence(output, lengths)
-        output = self._aggregate(packed.data)
+        output = self._aggregate(packed.data) if aggregated else packed.data
         return PackedSequence(output, batch_sizes, sorted_indices, unsorted_indices), state
 
     def _stack(

@@ -1,0 +1,68 @@
+"""How much of a layer's output each recurrence feature carries."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from parallelrnn.interpret.contributions import VARIES_NOT
+from parallelrnn.nn import RecurrentBlock
+
+Array = NDArray[np.float64]
+
+
+class Shares:
+    """The shares of the features of a layer's last layer, over data.
+
+    A block's state is the sum of its parts in the invariant subspaces of its recurrent matrix, so its contribution to
+    the output is a sum over its features too. The share is the covariance of that part with the output, relative to the
+    output's variance; where the aggregate is not linear, with what enters it. Of each gate, the shares of all features
+    (and of eigenvalues 0, if there are any) sum to one.
+    """
+
+    @torch.no_grad()
+    def __init__(self, layer: Any, x: Tensor) -> None:
+        states, sizes = _states(layer, x)
+        aggregate = getattr(layer, "aggregate", None)
+        weight = aggregate.weight if isinstance(aggregate, nn.Linear) else torch.eye(states.shape[-1]).to(states)
+        centred = states.flatten(0, -2).double()
+        centred = centred - centred.mean(0)
+        output = centred @ weight.double().T
+        covariance = centred.T @ output  # (d, out)
+        self._variance = float((output**2).sum())
+        if not self._variance > 0:
+            raise ValueError(VARIES_NOT)
+        self._covariance = [part.numpy() for part in covariance.cpu().split(sizes)]
+        self._weight = [part.numpy() for part in weight.double().cpu().split(sizes, 1)]
+        self._last = layer.num_layers - 1
+        self._num_blocks = len(sizes) // (2 if layer.bidirectional else 1)
+
+    def __call__(self, block: RecurrentBlock, projector: Array) -> float:
+        """The share of what a projector (D, D) takes out of a block's state; NaN where that does not reach the output.
+
+        That is in layers below the last, and where an LSTM projects its state (`proj_size`).
+        """
+        index = block.block + (self._num_blocks if block.direction == "reverse" else 0)
+        covariance, weight = self._covariance[index], self._weight[index]
+        if block.layer != self._last or len(covariance) != len(projector):
+            return math.nan
+        return float(np.sum((weight @ projector) * covariance.T) / self._variance)
+
+
+def _states(layer: Any, x: Tensor) -> tuple[Tensor, list[int]]:
+    """The states of the last layer at every step, and how many units each block has in them."""
+    if isinstance(layer, nn.RNNBase):
+        output = layer(x)[0]
+        units = layer.proj_size or layer.hidden_size
+        return output, [units] * (2 if layer.bidirectional else 1)
+    if not hasattr(layer, "block_states"):
+        raise TypeError(
+            f"shares need a layer whose output the features add up to: ParaRNN, ParaLSTM, ParaGRU, nn.RNN, nn.LSTM or "
+            f"nn.GRU, got {type(layer).__name__}; give that layer of the model, and what it gets as x"
+        )
+    return layer.block_states(x), layer.block_sizes
