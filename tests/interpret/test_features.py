@@ -149,7 +149,7 @@ def test_what_remembers_nothing_is_no_feature() -> None:
     assert "1 eigenvalues are 0" in str(features.summary())
     (shift,) = recurrence_features([[0.0, 1.0], [0.0, 0.0]])
     assert (shift.label, shift.modulus, shift.half_life) == ("R-2", 0, 0)
-    assert shift.meaning == "forgotten after 2 steps"
+    assert shift.meaning == "gone after 2 steps"
 
 
 def test_layers_of_a_model_are_numbered_through() -> None:

@@ -7,15 +7,15 @@ what rhythm, an input is forgotten, and no more.
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from parallelrnn.interpret.dynamics import Dynamics, Table, format_share
 from parallelrnn.interpret.jordan import as_matrix, check_tolerance, default_tolerance, projectors, spectrum_of
 from parallelrnn.interpret.planar import Planes
 from parallelrnn.interpret.shares import Shares
@@ -24,21 +24,14 @@ from parallelrnn.interpret.text import Summary, table
 from parallelrnn.interpret.units import Step
 from parallelrnn.nn import RecurrentBlock, recurrent_blocks
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 Array = NDArray[np.float64]
 # For each matrix, its Jordan blocks: order, eigenvalue, distance, and the share where there are data.
 Part = tuple[int, complex, float] | tuple[int, complex, float, float]
 Found = Sequence[Sequence[Part]]
 
-COLUMNS = (
-    "layer direction gate block label kind order modulus angle period half_life distance share".split()  # noqa: SIM905
-)
-
 
 @dataclass(frozen=True)
-class Feature:
+class Feature(Dynamics):
     """One real Jordan block of a recurrent matrix: a decay (R) or a damped wave (C)."""
 
     layer: int
@@ -50,88 +43,24 @@ class Feature:
     distance: float  # of the matrix from one in which this eigenvalue is repeated, Frobenius
     share: float = math.nan  # of the output's variance over data, if there are any: see `Shares`
 
-    @property
-    def kind(self) -> str:
-        """R for a real eigenvalue, C for a pair of complex ones."""
-        return "C" if self.eigenvalue.imag else "R"
-
-    @property
-    def label(self) -> str:
-        """The type: R-1, C-1, R-2, ..."""
-        return f"{self.kind}-{self.order}"
-
-    @property
-    def modulus(self) -> float:
-        """What one more step leaves of an input."""
-        return abs(self.eigenvalue)
-
-    @property
-    def angle(self) -> float:
-        """Of the turn in one step, from 0 to pi."""
-        return math.atan2(self.eigenvalue.imag, self.eigenvalue.real)
-
-    @property
-    def period(self) -> float:
-        """Steps of a full turn: infinite for a decay, 2 for one that changes its sign at every step."""
-        return 2 * math.pi / self.angle if self.angle else math.inf
-
-    @property
-    def half_life(self) -> float:
-        """Steps until half is left: infinite for what does not fade."""
-        if not 0 < self.modulus < 1:
-            return 0.0 if self.modulus == 0 else math.inf
-        return -math.log(2) / math.log(self.modulus)
-
-    @property
-    def meaning(self) -> str:
-        """What happens to an input, in a word or two."""
-        if self.modulus > 1:
-            return "growing"
-        if self.modulus == 1:
-            return "never fades"
-        if self.modulus == 0:
-            return f"forgotten after {self.order} steps"
-        return "fading"
-
 
 @dataclass(frozen=True)
-class Features(Sequence[Feature]):
+class Features(Table[Feature]):
     """The recurrence features of a model, longest memory first within each recurrent matrix."""
 
     rows: tuple[Feature, ...]
     nullity: int  # eigenvalues 0, which remember nothing and are no features
     step: Step
 
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    @overload
-    def __getitem__(self, index: int) -> Feature: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[Feature, ...]: ...
-    def __getitem__(self, index: int | slice) -> Feature | tuple[Feature, ...]:
-        return self.rows[index]
-
-    def __iter__(self) -> Iterator[Feature]:
-        return iter(self.rows)
-
-    def counts(self) -> dict[str, int]:
-        """How many features there are of each type, the most frequent first."""
-        return dict(Counter(feature.label for feature in self).most_common())
-
-    def to_frame(self) -> pd.DataFrame:
-        """A row for each feature; period and half-life in steps."""
-        import pandas as pd
-
-        return pd.DataFrame([{name: getattr(feature, name) for name in COLUMNS} for feature in self], columns=COLUMNS)
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Where a feature stands, what it is, and how much it carries."""
+        place = ("layer", "direction", "gate", "block")
+        return (*place, "label", "kind", "order", "modulus", "angle", "period", "half_life", "distance", "share")
 
     def summary(self, most: int = 20) -> Summary:
         """The features with the largest shares, or without data with the longest memory, as a table of so many."""
-        with_shares = any(not math.isnan(feature.share) for feature in self)
-        by_share = [feature.share if not math.isnan(feature.share) else -math.inf for feature in self]
-        importance = by_share if with_shares else [feature.modulus for feature in self]
-        order = sorted(range(len(self)), key=lambda index: -importance[index])
-        shown = [self[index] for index in order[:most]]
+        shown = self.most_important(most)
         rows = [
             (
                 str(feature.layer),
@@ -144,12 +73,12 @@ class Features(Sequence[Feature]):
                 "-" if math.isinf(feature.period) else self.step.format(feature.period),
                 self.step.format(feature.half_life, infinite=feature.meaning),
                 f"{feature.distance:.2g}",
-                *(["-" if math.isnan(feature.share) else f"{feature.share:.1%}"] if with_shares else []),
+                *([format_share(feature.share)] if self.has_shares else []),
             )
             for feature in shown
         ]
         names = ["layer", "direction", "gate", "block", "type", "modulus", "angle", "period", "half-life", "distance"]
-        names += ["share"] if with_shares else []
+        names += ["share"] if self.has_shares else []
         return table("Recurrence features: how the model remembers", names, rows, self._notes(len(shown)))
 
     def _notes(self, shown: int) -> list[str]:

@@ -1,0 +1,116 @@
+"""What features and modes have in common: an eigenvalue, read as a decay or a damped wave."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+T = TypeVar("T", bound="Dynamics")
+
+
+class Dynamics:
+    """A decay (R) or a damped wave (C) of some order."""
+
+    order: int
+    eigenvalue: complex  # imag >= 0
+    share: float
+
+    @property
+    def kind(self) -> str:
+        """R for a real eigenvalue, C for a pair of complex ones."""
+        return "C" if self.eigenvalue.imag else "R"
+
+    @property
+    def label(self) -> str:
+        """The type: R-1, C-1, R-2, ..."""
+        return f"{self.kind}-{self.order}"
+
+    @property
+    def modulus(self) -> float:
+        """What one more step leaves."""
+        return abs(self.eigenvalue)
+
+    @property
+    def angle(self) -> float:
+        """Of the turn in one step, from 0 to pi."""
+        return math.atan2(self.eigenvalue.imag, self.eigenvalue.real)
+
+    @property
+    def period(self) -> float:
+        """Steps of a full turn: infinite for a decay, 2 for one that changes its sign at every step."""
+        return 2 * math.pi / self.angle if self.angle else math.inf
+
+    @property
+    def half_life(self) -> float:
+        """Steps until half is left: infinite for what does not fade."""
+        if not 0 < self.modulus < 1:
+            return 0.0 if self.modulus == 0 else math.inf
+        return -math.log(2) / math.log(self.modulus)
+
+    @property
+    def meaning(self) -> str:
+        """What becomes of it, in a word or two."""
+        if self.modulus > 1:
+            return "growing"
+        if self.modulus == 1:
+            return "never fades"
+        if self.modulus == 0:
+            return f"gone after {self.order} steps"
+        return "fading"
+
+
+class Table(Sequence[T], ABC):
+    """Rows of one kind."""
+
+    rows: tuple[T, ...]
+
+    @property
+    @abstractmethod
+    def columns(self) -> tuple[str, ...]:
+        """The properties of a row that a frame shows."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[T, ...]: ...
+    def __getitem__(self, index: int | slice) -> T | tuple[T, ...]:
+        return self.rows[index]
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self.rows)
+
+    def counts(self) -> dict[str, int]:
+        """How many rows there are of each type, the most frequent first."""
+        return dict(Counter(row.label for row in self).most_common())
+
+    def to_frame(self) -> pd.DataFrame:
+        """A pandas frame; period and half-life in steps."""
+        import pandas as pd
+
+        rows: list[dict[str, Any]] = [{name: getattr(row, name) for name in self.columns} for row in self]
+        return pd.DataFrame(rows, columns=list(self.columns))
+
+    def most_important(self, most: int) -> list[T]:
+        """The rows with the largest shares, or where there are none the largest moduli."""
+        if self.has_shares:
+            return sorted(self, key=lambda row: -math.inf if math.isnan(row.share) else row.share, reverse=True)[:most]
+        return sorted(self, key=lambda row: row.modulus, reverse=True)[:most]
+
+    @property
+    def has_shares(self) -> bool:
+        """Whether any row has a share."""
+        return any(not math.isnan(row.share) for row in self)
+
+
+def format_share(share: float) -> str:
+    """A share as a percentage."""
+    return "-" if math.isnan(share) else f"{share:.1%}"
