@@ -1,5 +1,18 @@
 """ParaRNN (arXiv 2605.02692): recurrent layers made of small blocks that run side by side and can be read."""
 
+from parallelrnn.interpret import contributions, forecast_modes, real_jordan, recurrence_features
 from parallelrnn.nn import ParaGRU, ParaGRUCell, ParaLSTM, ParaLSTMCell, ParaRNN, ParaRNNCell, from_torch
 
-__all__ = ["ParaGRU", "ParaGRUCell", "ParaLSTM", "ParaLSTMCell", "ParaRNN", "ParaRNNCell", "from_torch"]
+__all__ = [
+    "ParaGRU",
+    "ParaGRUCell",
+    "ParaLSTM",
+    "ParaLSTMCell",
+    "ParaRNN",
+    "ParaRNNCell",
+    "contributions",
+    "forecast_modes",
+    "from_torch",
+    "real_jordan",
+    "recurrence_features",
+]

@@ -3,16 +3,20 @@
 from parallelrnn.interpret.contributions import BlockName, Contributions, contributions, leave_one_out
 from parallelrnn.interpret.features import Feature, Features, features_of_blocks, recurrence_features
 from parallelrnn.interpret.jordan import JordanBlock, RealJordan, real_jordan
+from parallelrnn.interpret.modes import ForecastModes, Mode, forecast_modes
 
 __all__ = [
     "BlockName",
     "Contributions",
     "Feature",
     "Features",
+    "ForecastModes",
     "JordanBlock",
+    "Mode",
     "RealJordan",
     "contributions",
     "features_of_blocks",
+    "forecast_modes",
     "leave_one_out",
     "real_jordan",
     "recurrence_features",

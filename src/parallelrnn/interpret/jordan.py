@@ -87,7 +87,7 @@ def real_jordan(W: Any, tol: float | None = None) -> RealJordan:  # noqa: N803
     spectrum = spectrum_of(matrix)
     groups = sorted(spectrum.groups(tol), key=lambda group: (-abs(group.eigenvalue), group.eigenvalue.imag))
     blocks = tuple(JordanBlock(order, group.eigenvalue) for group in groups for order in group.orders)
-    S = _basis(groups)  # noqa: N806
+    S = basis_of(groups)  # noqa: N806
     J = _block_diagonal([block.matrix for block in blocks])  # noqa: N806
     norm = float(np.linalg.norm(matrix))
     residual = matrix - np.linalg.solve(S.T, (S @ J).T).T
@@ -110,7 +110,7 @@ def spectrum_of(matrix: Array) -> Planar | Spectrum:
 
 def projectors(groups: Sequence[Group]) -> Iterator[tuple[Group, int, Array]]:
     """For each Jordan block its group, its order, and the projector (d, d) on its subspace along all others'."""
-    basis = _basis(groups)
+    basis = basis_of(groups)
     inverse = np.linalg.inv(basis)
     start = 0
     for group in groups:
@@ -153,8 +153,8 @@ def _rounding_unit(dtype: str) -> float:
     return {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}.get(dtype, 2.0**-52)
 
 
-def _basis(groups: Sequence[Group]) -> Array:
-    """S: the chains of all groups side by side."""
+def basis_of(groups: Sequence[Group]) -> Array:
+    """S: the chains of all groups side by side, real."""
     return np.concatenate([_real_columns(group) for group in groups], axis=1)
 
 

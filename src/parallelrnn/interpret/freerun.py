@@ -1,0 +1,95 @@
+"""A one-step model that is fed its own forecasts: the map from one state to the next, and its derivative."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+Array = NDArray[np.float64]
+
+
+class FreeRun:
+    """The closed loop of a recurrent layer and what reads its last state out as the next input, in double precision.
+
+    A state is all that the layer carries from step to step, of all layers, as one row of n numbers: h, and for an LSTM
+    c. Many states go together as (N, n).
+    """
+
+    def __init__(self, layer: Any, readout: nn.Module | None) -> None:
+        _check_layer(layer)
+        # A copy, since the caller's own weights keep their precision.
+        self.layer: Any = copy.deepcopy(layer).double().eval()
+        self.readout = nn.Identity() if readout is None else copy.deepcopy(readout).double().eval()
+        for parameter in (*self.layer.parameters(), *self.readout.parameters()):
+            parameter.requires_grad_(False)
+        units = getattr(layer, "proj_size", 0) or layer.hidden_size
+        has_cell = isinstance(layer, nn.LSTM) or getattr(layer, "num_states", 1) == 2
+        self._sizes: list[int] = [units] * layer.num_layers + [layer.hidden_size] * layer.num_layers * has_cell
+        outputs = self.output(torch.zeros(1, self.size, dtype=torch.float64)).shape[-1]
+        if outputs != layer.input_size:
+            raise ValueError(
+                f"a model that runs on its own forecasts puts out what it takes in: the layer has {layer.input_size} "
+                f"inputs, and {outputs} outputs; give readout=nn.Linear(..., {layer.input_size}), or a layer whose "
+                f"aggregate has {layer.input_size} outputs"
+            )
+
+    @property
+    def size(self) -> int:
+        """Numbers in a state."""
+        return sum(self._sizes)
+
+    def output(self, state: Tensor) -> Tensor:
+        """The forecast of the next input, (N, n) -> (N, C)."""
+        last = state.split(self._sizes, -1)[self.layer.num_layers - 1]
+        aggregate = getattr(self.layer, "aggregate", None)
+        output: Tensor = self.readout(last if aggregate is None else aggregate(last))
+        return output
+
+    def step(self, state: Tensor) -> Tensor:
+        """The state after that forecast has come true, (N, n) -> (N, n)."""
+        return self._after(self.output(state)[:, None], state)
+
+    def after(self, x: Tensor) -> Tensor:
+        """The state after an input, in the layout that the layer takes; (N, n)."""
+        x = x.double()
+        if x.dim() == 2:
+            x = x[:, None] if not self.layer.batch_first else x[None]
+        x = x if self.layer.batch_first else x.transpose(0, 1)  # (N, T, C)
+        return self._after(x, torch.zeros(len(x), self.size, dtype=torch.float64))
+
+    def _after(self, x: Tensor, state: Tensor) -> Tensor:
+        parts = state.split(self._sizes, -1)
+        layers = self.layer.num_layers
+        carried = [torch.stack(parts[start : start + layers]) for start in range(0, len(parts), layers)]
+        x = x if self.layer.batch_first else x.transpose(0, 1)
+        _, final = self.layer(x, carried[0] if len(carried) == 1 else tuple(carried))
+        final = (final,) if isinstance(final, Tensor) else final
+        return torch.cat([part for tensor in final for part in tensor], -1)
+
+    def jacobian(self, state: Tensor) -> tuple[Array, Array]:
+        """The derivatives (n, n) of `step` and (C, n) of `output` at one state (n,)."""
+        return self._derivative(self.step, state), self._derivative(self.output, state)
+
+    @staticmethod
+    def _derivative(function: Any, state: Tensor) -> Array:
+        """One backward pass: as many copies of the state as there are outputs, each asked for one of them."""
+        outputs = function(state[None]).shape[-1]
+        copies = state.expand(outputs, -1).clone().requires_grad_()
+        (derivative,) = torch.autograd.grad(function(copies).diagonal().sum(), copies)
+        found: Array = derivative.numpy()
+        return found
+
+
+def _check_layer(layer: Any) -> None:
+    if not hasattr(layer, "num_layers") or not (isinstance(layer, nn.RNNBase) or hasattr(layer, "block_states")):
+        raise TypeError(
+            f"expected ParaRNN, ParaLSTM, ParaGRU, nn.RNN, nn.LSTM or nn.GRU and what reads it out, "
+            f"got {type(layer).__name__}"
+        )
+    if layer.bidirectional:
+        raise ValueError("a layer that also runs backwards knows the future, and cannot run on its own forecasts")

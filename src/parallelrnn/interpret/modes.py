@@ -1,0 +1,192 @@
+"""Forecast modes: the cycles and trends that a model believes in.
+
+A one-step model that is fed its own forecasts is a dynamical system of its own: its closed loop. The eigenvalues of
+that loop are the waves and decays of which its forecasts are made; for an ARMA model, the AR roots. They are not the
+recurrence features, the eigenvalues of the recurrent matrix alone, which say how the model remembers (the MA side).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from parallelrnn.interpret.dynamics import Dynamics, Table, format_share
+from parallelrnn.interpret.freerun import FreeRun
+from parallelrnn.interpret.jordan import JordanBlock, basis_of, default_tolerance, spectrum_of
+from parallelrnn.interpret.text import Summary, table
+from parallelrnn.interpret.units import Step
+
+Array = NDArray[np.float64]
+
+_STEPS = 2000  # of a free run in search of a fixed point
+_NEWTON = 50  # steps of Newton's method from where it ended
+_RESIDUAL = 1e-9  # of a fixed point, relative
+
+
+@dataclass(frozen=True)
+class Mode(Dynamics):
+    """One eigenvalue (pair) of the closed loop: a cycle or trend of the forecast."""
+
+    order: int
+    eigenvalue: complex  # imag >= 0
+    share: float = math.nan  # of the forecast's variance over the horizon
+    step: int | None = None  # of a free run, if the mode is local to it
+
+
+@dataclass(frozen=True)
+class ForecastModes(Table[Mode]):
+    """The forecast modes of a model."""
+
+    rows: tuple[Mode, ...]
+    where: str  # the state for which they hold
+    time: Step
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What a mode is, and how much it carries."""
+        return ("label", "kind", "order", "modulus", "angle", "period", "half_life", "share", "step")
+
+    def summary(self, most: int = 20) -> Summary:
+        """The modes with the largest shares, or without data with the largest moduli, as a table of so many."""
+        shown = self.most_important(most)
+        rows = [
+            (
+                mode.label,
+                f"{mode.modulus:.4f}",
+                f"{mode.angle:.4f}",
+                "-" if math.isinf(mode.period) else self.time.format(mode.period),
+                self.time.format(mode.half_life, infinite=mode.meaning),
+                *([format_share(mode.share)] if self.has_shares else []),
+            )
+            for mode in shown
+        ]
+        names = ["type", "modulus", "angle", "period", "half-life", *(["share"] if self.has_shares else [])]
+        notes = [f"{len(self)} modes, {len(shown)} shown; {self.where}."]
+        if any(mode.modulus > 1 for mode in self):
+            notes.append("A modulus above 1: forecasts that are fed back move away from here.")
+        notes.append("These are the cycles and trends of the forecast (AR side), not the memory.")
+        return table("Forecast modes: the cycles that the model believes in", names, rows, notes)
+
+
+def forecast_modes(
+    model: nn.Module,
+    readout: nn.Module | None = None,
+    x: Tensor | None = None,
+    *,
+    horizon: int = 100,
+    along: int = 0,
+    freq: str | None = None,
+) -> ForecastModes:
+    """The eigenvalues of a one-step model's closed loop.
+
+    `model` is a recurrent layer of ours or of `torch.nn` whose output, read out by `readout` if given, is the forecast
+    of its next input. For a linear model the closed loop is W_h + W_x C, over all layers, and the modes are exact. For
+    others they are those of the derivative at the fixed point to which the model's own forecasts lead; with `along`,
+    at so many steps of a free run after the data x.
+
+    With x, which may be a batch of sequences, each mode gets its share: the covariance of its part in the forecast of
+    `horizon` steps after x with that forecast, relative to the forecast's variance. For a model that is not linear the
+    forecast is that of its linearisation.
+    """
+    run, time = FreeRun(model, readout), Step.of(freq)
+    start = torch.zeros(1, run.size, dtype=torch.float64) if x is None else run.after(x)
+    if along:
+        if x is None:
+            raise ValueError("modes along a free run need data x, after which it starts")
+        states = _free_run(run, start[:1], along)
+        rows = tuple(mode for index, at in enumerate(states) for mode in _modes(run.jacobian(at)[0], step=index))
+        return ForecastModes(rows, f"at each of {along} steps of the model's own forecast after the data", time)
+    fixed, linear = _fixed_point(run, start[:1])
+    loop, reading = run.jacobian(fixed)
+    where = "exact, since the model is linear" if linear else "to first order around the model's fixed point"
+    deviations = None if x is None else (start - fixed).numpy()
+    return ForecastModes(_modes(loop, reading, deviations, horizon), where, time)
+
+
+def _modes(
+    loop: Array,
+    reading: Array | None = None,
+    deviations: Array | None = None,  # (N, n), of the states from which forecasts start, from the fixed point
+    horizon: int = 0,
+    step: int | None = None,
+) -> tuple[Mode, ...]:
+    """The eigenvalues of a closed loop, largest modulus first, with the shares that they have in forecasts."""
+    groups = spectrum_of(loop).groups(default_tolerance(len(loop), np.finfo(float).eps))
+    blocks = [JordanBlock(order, complex(group.eigenvalue)) for group in groups for order in group.orders]
+    shares = [math.nan] * len(blocks)
+    if reading is not None and deviations is not None:
+        shares = _shares(blocks, basis_of(groups), reading, deviations, horizon)
+    rows = (Mode(block.order, block.eigenvalue, share, step) for block, share in zip(blocks, shares, strict=True))
+    return tuple(sorted(rows, key=lambda mode: -mode.modulus))
+
+
+def _shares(blocks: list[JordanBlock], basis: Array, reading: Array, deviations: Array, horizon: int) -> list[float]:
+    """The covariances of the parts with the whole forecast, relative to its variance."""
+    coordinates = np.linalg.solve(basis, deviations.T)  # (n, N)
+    outputs = reading @ basis  # (C, n)
+    parts = []
+    start = 0
+    for block in blocks:
+        matrix = block.matrix
+        rows = slice(start, start + len(matrix))
+        now, steps = coordinates[rows], []
+        for _ in range(horizon):
+            steps.append(outputs[:, rows] @ now)
+            now = matrix @ now
+        parts.append(np.stack(steps))  # (H, C, N)
+        start = rows.stop
+    centred = np.stack(parts) - np.mean(parts, axis=(1, 3), keepdims=True)
+    total = centred.sum(axis=0)
+    variance = (total**2).sum()
+    if not variance > 0:
+        raise ValueError("the forecast after these data does not vary, so that there is nothing to share; give others")
+    shares: list[float] = ((centred * total).sum(axis=(1, 2, 3)) / variance).tolist()
+    return shares
+
+
+def _free_run(run: FreeRun, state: Tensor, steps: int) -> list[Tensor]:
+    """The states (n,) after 0, 1, ... forecasts have come true."""
+    states = []
+    for _ in range(steps):
+        states.append(state[0])
+        state = run.step(state)
+    return states
+
+
+def _fixed_point(run: FreeRun, state: Tensor) -> tuple[Tensor, bool]:
+    """The state (n,) that the model's own forecasts leave as it is, and whether the model is linear."""
+    origin = torch.zeros_like(state)
+    loop, _ = run.jacobian(origin[0])
+    if _is_linear(run, loop):
+        # With an eigenvalue 1 there may be none: then what comes nearest, and the rest is that mode's trend.
+        solution, *_ = np.linalg.lstsq(np.eye(run.size) - loop, run.step(origin)[0].numpy(), rcond=None)
+        return torch.from_numpy(solution), True
+    for _ in range(_STEPS):
+        following = run.step(state)
+        if not following.isfinite().all():
+            raise ValueError("the model's own forecasts grow without bound, so it has no fixed point to linearise at")
+        if torch.equal(following, state):
+            break
+        state = following
+    for _ in range(_NEWTON):
+        change = (run.step(state) - state)[0].numpy()
+        if np.linalg.norm(change) <= _RESIDUAL * (1 + float(state.norm())):
+            return state[0], False
+        loop, _ = run.jacobian(state[0])
+        state = state + torch.from_numpy(np.linalg.lstsq(np.eye(run.size) - loop, change, rcond=None)[0])
+    raise ValueError(
+        "no fixed point was found of the model's own forecasts: they cycle or wander; read the modes along a free run "
+        "after data instead: forecast_modes(model, readout, x, along=100)"
+    )
+
+
+def _is_linear(run: FreeRun, loop: Array) -> bool:
+    """Whether the derivative is the same everywhere: here, and far out in several directions and their opposites."""
+    directions = 10 * torch.randn(4, run.size, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    elsewhere = (run.jacobian(state)[0] for state in torch.cat([directions, -directions]))
+    return all(np.allclose(loop, other, rtol=0, atol=1e-12 * max(1.0, abs(loop).max())) for other in elsewhere)

@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy.linalg import solve_discrete_are
+from statsmodels.tsa.arima_process import ArmaProcess
+from torch import nn
+
+from parallelrnn import ParaGRU, ParaLSTM, ParaRNN, forecast_modes, recurrence_features
+from parallelrnn.interpret.freerun import FreeRun
+
+Array = NDArray[np.float64]
+
+
+def predictor(transition: Array, gain: Array, reading: Array) -> ParaRNN:
+    """The linear layer that filters s(t+1) = A s(t) + K e(t), y(t) = C s(t) + e(t) and predicts the next y."""
+    size = len(transition)
+    layer = ParaRNN(
+        reading.shape[0],
+        size,
+        nonlinearity="linear",
+        block_size=size,
+        bias=False,
+        aggregate=nn.Linear(size, reading.shape[0], bias=False),
+        dtype=torch.float64,
+    ).double()
+    with torch.no_grad():
+        layer.weight_hh_l0.copy_(torch.from_numpy(transition - gain @ reading))
+        layer.weight_ih_l0.copy_(torch.from_numpy(gain))
+        layer.aggregate.weight.copy_(torch.from_numpy(reading))
+    return layer
+
+
+def spectrum(rows: Any) -> Array:
+    values = [v for row in rows for v in {row.eigenvalue, row.eigenvalue.conjugate()} for _ in range(row.order)]
+    return np.sort_complex(np.round(values, 6))
+
+
+def made(cls: Any, **options: Any) -> Any:
+    torch.manual_seed(0)
+    return cls(2, 6, aggregate=nn.Linear(6, 2), **options).double()
+
+
+STABLE = st.floats(-0.95, 0.95)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(STABLE, min_size=2, max_size=2), st.lists(STABLE, min_size=2, max_size=2))
+def test_modes_are_the_ar_roots_and_features_the_ma_roots_of_statsmodels(ar: list[float], ma: list[float]) -> None:
+    # Partial autocorrelations within (-1, 1) make a stationary and invertible process.
+    ar_poly = np.array([1, -ar[0] * (1 - ar[1]), -ar[1]])
+    ma_poly = np.array([1, ma[0] * (1 + ma[1]), ma[1]])
+    process = ArmaProcess(ar_poly, ma_poly)
+    assume(abs(ar_poly[2]) > 0.05 and abs(ma_poly[2]) > 0.05)
+    assume(min(abs(np.diff(process.arroots))) > 1e-3 and min(abs(np.diff(process.maroots))) > 1e-3)
+    transition = np.array([[-ar_poly[1], 1], [-ar_poly[2], 0]])
+    gain = (ma_poly[1:] - ar_poly[1:])[:, None]
+    layer = predictor(transition, gain, np.array([[1.0, 0.0]]))
+    modes = forecast_modes(layer)
+    assert modes.where == "exact, since the model is linear"
+    np.testing.assert_allclose(spectrum(modes), np.sort_complex(np.round(1 / process.arroots, 6)), atol=2e-6)
+    np.testing.assert_allclose(
+        spectrum(recurrence_features(layer)), np.sort_complex(np.round(1 / process.maroots, 6)), atol=2e-6
+    )
+
+
+def test_a_wave_in_noise_is_a_mode_and_not_a_feature() -> None:
+    """The steady Kalman filter of a damped wave, from SciPy's Riccati solver: A is the truth, A - K C the memory."""
+    angle, modulus = 2 * math.pi / 24, 0.98
+    transition = modulus * np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
+    reading = np.array([[1.0, 0.0]])
+    covariance = solve_discrete_are(transition.T, reading.T, np.eye(2), np.array([[0.1]]))
+    gain = transition @ covariance @ reading.T / (reading @ covariance @ reading.T + 0.1)
+    layer = predictor(transition, gain, reading)
+    (mode,) = forecast_modes(layer, freq="h")
+    assert mode.period == pytest.approx(24)
+    assert mode.modulus == pytest.approx(0.98)
+    assert all(abs(feature.period - 24) > 3 for feature in recurrence_features(layer))
+    summary = forecast_modes(layer, freq="h").summary()
+    assert "24 h" in summary
+    assert "Recurrence features" not in summary
+
+
+def test_parts_of_a_linear_forecast_sum_to_it() -> None:
+    """Two layers: the shares come from parts that are checked here by running the model on its own forecasts."""
+    torch.manual_seed(0)
+    layer = ParaRNN(2, 4, 2, nonlinearity="linear", aggregate=nn.Linear(4, 2)).double()
+    x = torch.randn(30, 3, 2, dtype=torch.float64)
+    modes = forecast_modes(layer, x=x, horizon=12)
+    assert sum(mode.share for mode in modes) == pytest.approx(1)
+    forecasts, (values, state) = [], layer(x)
+    values = values[-1:]
+    for _ in range(12):
+        forecasts.append(values[0].detach())
+        values, state = layer(values, state)
+    forecast = torch.stack(forecasts)  # (H, N, C)
+    # Every forecast obeys the recurrence whose characteristic roots are the modes.
+    roots = [v for m in modes for v in ({m.eigenvalue, m.eigenvalue.conjugate()} if m.kind == "C" else {m.eigenvalue})]
+    polynomial = np.real(np.poly([*roots, 1.0]))  # and the constant part
+    applied = np.apply_along_axis(lambda series: np.convolve(series, polynomial, "valid"), 0, forecast.numpy())
+    assert abs(applied).max() < 1e-9 * abs(polynomial).max()
+    assert len(roots) == 8
+
+
+@pytest.mark.parametrize("cls", [ParaRNN, ParaLSTM, ParaGRU])
+@pytest.mark.parametrize("num_layers", [1, 2])
+def test_the_derivative_is_that_of_the_free_run(cls: Any, num_layers: int) -> None:
+    layer = made(cls, num_layers=num_layers, batch_first=num_layers == 2)
+    run = FreeRun(layer, None)
+    state = 0.3 * torch.randn(run.size, dtype=torch.float64)
+    loop, reading = run.jacobian(state)
+    for index in range(run.size):
+        nudge = torch.zeros(run.size, dtype=torch.float64)
+        nudge[index] = 1e-6
+        both = torch.stack([state + nudge, state - nudge])
+        np.testing.assert_allclose(loop[:, index], np.diff(run.step(both).numpy(), axis=0)[0] / -2e-6, atol=1e-8)
+        np.testing.assert_allclose(reading[:, index], np.diff(run.output(both).numpy(), axis=0)[0] / -2e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("cls", [nn.RNN, nn.LSTM, nn.GRU])
+def test_one_step_of_the_free_run_is_the_layer_on_its_own_forecast(cls: Any) -> None:
+    torch.manual_seed(0)
+    layer, readout = cls(2, 5, num_layers=2).double(), nn.Linear(5, 2).double()
+    x = torch.randn(7, 3, 2, dtype=torch.float64)
+    run = FreeRun(layer, readout)
+    output, state = layer(x)
+    forecast = readout(output[-1:])
+    torch.testing.assert_close(run.output(run.after(x)), forecast[0].detach())
+    expected = readout(layer(forecast, state)[0][0])
+    torch.testing.assert_close(run.output(run.step(run.after(x))), expected.detach())
+
+
+@pytest.mark.parametrize("cls", [ParaRNN, ParaLSTM, ParaGRU])
+def test_forecasts_come_to_rest_as_the_largest_mode_says(cls: Any) -> None:
+    layer = made(cls)
+    modes = forecast_modes(layer)
+    assert modes.where == "to first order around the model's fixed point"
+    run = FreeRun(layer, None)
+    state = 0.01 * torch.randn(1, run.size, dtype=torch.float64)
+    rest = state
+    for _ in range(3000):
+        rest = run.step(rest)
+    distances = []
+    for _ in range(40):
+        state = run.step(state)
+        distances.append(float((state - rest).norm()))
+    assert (distances[39] / distances[9]) ** (1 / 30) == pytest.approx(modes[0].modulus, rel=0.05)
+
+
+def test_modes_along_a_free_run() -> None:
+    layer, x = made(ParaGRU), torch.randn(9, 1, 2).double()
+    modes = forecast_modes(layer, x=x, along=4)
+    assert sorted({mode.step for mode in modes}) == [0, 1, 2, 3]
+    run = FreeRun(layer, None)
+    third = run.step(run.step(run.after(x)))[0]
+    expected = np.linalg.eigvals(run.jacobian(third)[0])
+    own = [mode for mode in modes if mode.step == 2]
+    np.testing.assert_allclose(spectrum(own), np.sort_complex(np.round(expected, 6)), atol=2e-6)
+    with pytest.raises(ValueError, match="need data x"):
+        forecast_modes(layer, along=4)
+
+
+def test_a_linear_trend_is_one_mode_of_order_two() -> None:
+    layer = predictor(np.array([[1.0, 1.0], [0.0, 1.0]]), np.array([[0.8], [0.2]]), np.array([[1.0, 0.0]]))
+    (mode,) = forecast_modes(layer, x=torch.arange(20.0).view(20, 1, 1))
+    assert (mode.label, mode.meaning) == ("R-2", "never fades")
+    assert mode.modulus == pytest.approx(1)
+    assert mode.share == pytest.approx(1)
+
+
+def test_the_model_itself_stays_as_it_is() -> None:
+    layer = made(ParaLSTM).float().train()
+    forecast_modes(layer, x=torch.randn(5, 1, 2))
+    assert layer.training
+    assert layer.weight_ih_l0.dtype == torch.float32
+    assert layer.weight_ih_l0.requires_grad
+
+
+def test_what_cannot_run_on_its_own_forecasts_is_refused() -> None:
+    with pytest.raises(ValueError, match="has 3 inputs, and 6 outputs; give readout"):
+        forecast_modes(ParaRNN(3, 6))
+    with pytest.raises(ValueError, match="knows the future"):
+        forecast_modes(ParaRNN(6, 6, bidirectional=True))
+    with pytest.raises(TypeError, match="got Linear"):
+        forecast_modes(nn.Linear(2, 2))
+    with pytest.raises(ValueError, match="does not vary"):
+        forecast_modes(predictor(np.eye(2) / 2, np.ones((2, 1)), np.ones((1, 2))), x=torch.zeros(4, 1, 1))
+
+
+def test_a_model_whose_forecasts_grow_has_no_fixed_point() -> None:
+    layer = ParaRNN(1, 2, nonlinearity="relu", aggregate=nn.Linear(2, 1)).double()
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.fill_(1.0)
+    with pytest.raises(ValueError, match="grow without bound"):
+        forecast_modes(layer)
