@@ -1,6 +1,12 @@
 """ParaRNN (arXiv 2605.02692): recurrent layers made of small blocks that run side by side and can be read."""
 
-from parallelrnn.interpret import contributions, forecast_modes, real_jordan, recurrence_features
+from parallelrnn.interpret import (
+    contributions,
+    forecast_modes,
+    impulse_response,
+    real_jordan,
+    recurrence_features,
+)
 from parallelrnn.nn import ParaGRU, ParaGRUCell, ParaLSTM, ParaLSTMCell, ParaRNN, ParaRNNCell, from_torch
 
 __all__ = [
@@ -13,6 +19,7 @@ __all__ = [
     "contributions",
     "forecast_modes",
     "from_torch",
+    "impulse_response",
     "real_jordan",
     "recurrence_features",
 ]

@@ -109,6 +109,17 @@ def test_parts_of_a_linear_forecast_sum_to_it() -> None:
     assert len(roots) == 8
 
 
+def test_shares_are_covariances_with_the_forecast() -> None:
+    """Two decays that do not touch each other: the parts of the forecast are plain to see."""
+    layer = predictor(np.diag([0.9, 0.3]), np.array([[0.5], [0.4]]), np.array([[1.0, 1.0]]))
+    x = torch.randn(20, 1, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    start = FreeRun(layer, None).after(x)[0].numpy()
+    parts = [start[index] * decay ** np.arange(10) for index, decay in enumerate((0.9, 0.3))]
+    forecast = parts[0] + parts[1]
+    for mode, part in zip(forecast_modes(layer, x=x, horizon=10), parts, strict=True):
+        assert mode.share == pytest.approx(np.cov(part, forecast)[0, 1] / np.var(forecast, ddof=1))
+
+
 @pytest.mark.parametrize("cls", [ParaRNN, ParaLSTM, ParaGRU])
 @pytest.mark.parametrize("num_layers", [1, 2])
 def test_the_derivative_is_that_of_the_free_run(cls: Any, num_layers: int) -> None:

@@ -4,6 +4,7 @@ from parallelrnn.interpret.contributions import BlockName, Contributions, contri
 from parallelrnn.interpret.features import Feature, Features, features_of_blocks, recurrence_features
 from parallelrnn.interpret.jordan import JordanBlock, RealJordan, real_jordan
 from parallelrnn.interpret.modes import ForecastModes, Mode, forecast_modes
+from parallelrnn.interpret.response import ImpulseResponse, impulse_response
 
 __all__ = [
     "BlockName",
@@ -11,12 +12,14 @@ __all__ = [
     "Feature",
     "Features",
     "ForecastModes",
+    "ImpulseResponse",
     "JordanBlock",
     "Mode",
     "RealJordan",
     "contributions",
     "features_of_blocks",
     "forecast_modes",
+    "impulse_response",
     "leave_one_out",
     "real_jordan",
     "recurrence_features",

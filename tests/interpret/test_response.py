@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from parallelrnn import ParaGRU, ParaLSTM, ParaRNN, impulse_response
+from parallelrnn.interpret.jordan import projectors, spectrum_of
+
+
+def made(cls: Any, **options: Any) -> Any:
+    torch.manual_seed(0)
+    return cls(2, 6, dtype=torch.float64, **options)
+
+
+def data(length: int = 60, batch: int = 3) -> torch.Tensor:
+    return torch.randn(length, batch, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("block_size", [1, 2, 3, [1, 2, 3]])
+def test_a_linear_layer_answers_with_the_curves_of_its_features(block_size: Any) -> None:
+    """C W^lag U of each block is the sum over its features of C P W^lag U, a decay or a damped wave each."""
+    layer = made(ParaRNN, nonlinearity="linear", block_size=block_size)
+    found = impulse_response(layer, data(), lags=20)
+    np.testing.assert_allclose(found.low, found.high, atol=1e-9)
+    np.testing.assert_allclose(found.mean, found.linear.sum(axis=2), atol=1e-9)
+    start = 0
+    weight, entering = layer.aggregate.weight.detach().numpy(), layer.weight_ih_l0.detach().numpy()
+    for index, block in enumerate(layer.recurrent_blocks()):
+        matrix = block.matrix.detach().numpy()
+        units = slice(start, start + len(matrix))
+        curves = np.zeros((20, 2, 6))
+        for group, order, projector in projectors(spectrum_of(matrix).groups(1e-12)):
+            assert order == 1
+            for lag in range(20):
+                # A projector commutes with the matrix: on its subspace the matrix is the eigenvalue.
+                power = np.real(group.eigenvalue**lag) * projector
+                if group.eigenvalue.imag:
+                    turn = (matrix @ projector - np.real(group.eigenvalue) * projector) / group.eigenvalue.imag
+                    power = power + np.imag(group.eigenvalue**lag) * turn
+                curves[lag] += (weight[:, units] @ power @ entering[units]).T
+        np.testing.assert_allclose(found.by_block[:, :, index], curves, atol=1e-9)
+        start = units.stop
+
+
+@pytest.mark.parametrize("cls", [ParaRNN, ParaLSTM, ParaGRU])
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_the_answer_is_the_derivative_of_the_output(cls: Any, batch_first: bool) -> None:
+    layer = made(cls, num_layers=2, batch_first=batch_first)
+    x = data(12, 1)
+    found = impulse_response(layer, x.transpose(0, 1) if batch_first else x, lags=11, places=1, nudge=1e-5)
+    series = x[:, 0].clone().requires_grad_()  # nudged at its first step, the only one with so many lags
+    output, _ = layer(series[None] if batch_first else series[:, None])
+    output = output[0] if batch_first else output[:, 0]
+    for lag in (0, 3, 10):
+        for out in range(6):
+            (gradient,) = torch.autograd.grad(output[lag, out], series, retain_graph=True)
+            np.testing.assert_allclose(found.mean[lag, :, out], gradient[0].numpy(), atol=1e-5)
+    np.testing.assert_allclose(found.by_block.sum(axis=2), found.mean, atol=1e-12)
+    assert (found.linear is None) == (cls is not ParaRNN)
+
+
+def test_an_activation_bends_the_answer() -> None:
+    layer = made(ParaRNN)
+    with torch.no_grad():
+        layer.weight_hh_l0.mul_(2)
+        layer.weight_ih_l0.mul_(3)
+    found = impulse_response(layer, data(), lags=10, places=20, band=0.8)
+    assert found.places == 20
+    assert (found.low <= found.high).all()
+    assert (found.high - found.low).max() > 0.1
+    # tanh lets through less than the identity does.
+    assert abs(found.mean[0]).max() < abs(found.linear.sum(axis=2)[0]).max()
+
+
+def test_a_constant_input_can_be_nudged() -> None:
+    found = impulse_response(made(ParaRNN, nonlinearity="linear"), torch.zeros(30, 2), lags=5)
+    np.testing.assert_allclose(found.mean, found.linear.sum(axis=2), atol=1e-9)
+
+
+def test_what_cannot_be_answered_is_refused() -> None:
+    with pytest.raises(TypeError, match="from_torch"):
+        impulse_response(nn.RNN(2, 6), data())
+    with pytest.raises(ValueError, match="answers before"):
+        impulse_response(made(ParaRNN, bidirectional=True), data())
+    with pytest.raises(ValueError, match="less than the 60 steps of x, got 60"):
+        impulse_response(made(ParaRNN), data(), lags=60)
+    with pytest.raises(ValueError, match="band between 0 and 1"):
+        impulse_response(made(ParaRNN), data(), band=1.0)
