@@ -3,6 +3,7 @@
 from parallelrnn.interpret.contributions import BlockName, Contributions, contributions, leave_one_out
 from parallelrnn.interpret.features import Feature, Features, features_of_blocks, recurrence_features
 from parallelrnn.interpret.jordan import JordanBlock, RealJordan, real_jordan
+from parallelrnn.interpret.local import LocalBlock, LocalDynamics, local_dynamics
 from parallelrnn.interpret.modes import ForecastModes, Mode, forecast_modes
 from parallelrnn.interpret.response import ImpulseResponse, impulse_response
 
@@ -14,6 +15,8 @@ __all__ = [
     "ForecastModes",
     "ImpulseResponse",
     "JordanBlock",
+    "LocalBlock",
+    "LocalDynamics",
     "Mode",
     "RealJordan",
     "contributions",
@@ -21,6 +24,7 @@ __all__ = [
     "forecast_modes",
     "impulse_response",
     "leave_one_out",
+    "local_dynamics",
     "real_jordan",
     "recurrence_features",
 ]

@@ -98,6 +98,10 @@ class _Layer(BlockRecurrent):
         states, _ = self._call(input, hx, aggregated=False)
         return states
 
+    def run_layer(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
+        """One layer alone, forward in time: x (T, B, its inputs) and state (B, d) each; no dropout, no aggregate."""
+        return self._run(f"_l{layer}", x, state)
+
     def _call(
         self, input: Tensor | PackedSequence, hx: object, aggregated: bool = True
     ) -> tuple[Tensor | PackedSequence, State]:

@@ -1,0 +1,170 @@
+"""Local dynamics: how a block really remembers where the data take it.
+
+The recurrent matrix of a block with tanh or gates describes it near the state zero. Elsewhere the slope of the
+activation and the gates change it: the derivative of the state after a step by the state before it is a matrix of its
+own at every step, and has eigenvalues of its own.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from parallelrnn.interpret.text import Summary, table
+from parallelrnn.interpret.units import Step
+from parallelrnn.nn import from_torch
+
+Array = NDArray[np.float64]
+Complex = NDArray[np.complex128]
+_QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+
+
+@dataclass(frozen=True)
+class LocalBlock:
+    """One block along the data: at each of N steps the eigenvalues of its state's derivative, largest first."""
+
+    layer: int
+    block: int
+    eigenvalues: Complex  # (N, D), for an LSTM (N, 2 D): of h and c together
+
+    @property
+    def half_lives(self) -> Array:
+        """Of the slowest part at each step, in steps; infinite where it does not fade."""
+        modulus = abs(self.eigenvalues[:, 0])
+        with np.errstate(divide="ignore"):
+            rate = -np.log(np.minimum(modulus, 1.0))
+            half_lives: Array = math.log(2) / rate
+        return half_lives
+
+    @property
+    def periods(self) -> Array:
+        """Of the slowest part at each step, in steps; infinite where it does not turn."""
+        angle = abs(np.angle(self.eigenvalues[:, 0]))
+        with np.errstate(divide="ignore"):
+            periods: Array = 2 * math.pi / angle
+        return periods
+
+    @property
+    def waves(self) -> float:
+        """The part of the steps at which the slowest part is a wave."""
+        return float((self.eigenvalues[:, 0].imag != 0).mean())
+
+
+@dataclass(frozen=True)
+class LocalDynamics:
+    """The local dynamics of all blocks of a layer, layer by layer."""
+
+    blocks: tuple[LocalBlock, ...]
+    step: Step
+
+    def summary(self, most: int = 20) -> Summary:
+        """Quantiles over the data of each block's half-life, those with the longest median first."""
+        order = sorted(self.blocks, key=lambda block: -float(np.median(block.half_lives)))[:most]
+        rows = [
+            (
+                str(block.layer),
+                str(block.block),
+                *(
+                    self.step.format(float(value))
+                    for value in np.quantile(block.half_lives, _QUANTILES, method="lower")
+                ),
+                f"{block.waves:.0%}",
+                self.step.format(float(np.median(block.periods)), infinite="-"),
+            )
+            for block in order
+        ]
+        names = ["layer", "block", *(f"{quantile:.0%}" for quantile in _QUANTILES), "waves", "period"]
+        steps = len(self.blocks[0].eigenvalues)
+        notes = [
+            f"Half-lives of the slowest part of each block's state: quantiles over {steps} steps of data. Waves: at "
+            "how many it turns; period: the median. Local to the data: the weights alone describe the state zero.",
+            f"{len(self.blocks)} blocks, {len(order)} shown.",
+        ]
+        return table("Local dynamics: how blocks remember along the data", names, rows, notes)
+
+
+def local_dynamics(layer: Any, x: Tensor, *, freq: str | None = None) -> LocalDynamics:
+    """Eigenvalues of each block's derivative, state after a step by state before it, at every step of the data x."""
+    layer = _as_blocks(layer)
+    series = x.double()
+    if series.dim() == 2:
+        series = series[:, None]
+    elif layer.batch_first:
+        series = series.transpose(0, 1)
+    found = []
+    for index, (inputs, states) in enumerate(_run(layer, series)):
+        derivative = _derivatives(layer, index, inputs, states)
+        found += [LocalBlock(index, block, _sorted(matrices)) for block, matrices in enumerate(derivative)]
+    return LocalDynamics(tuple(found), Step.of(freq))
+
+
+def _as_blocks(layer: Any) -> Any:
+    """A copy in double precision; a layer of `torch.nn` as one block."""
+    if isinstance(layer, nn.RNNBase):
+        layer = from_torch(layer, block_size=layer.hidden_size)
+    if not hasattr(layer, "block_states"):
+        raise TypeError(
+            f"expected ParaRNN, ParaLSTM, ParaGRU, nn.RNN, nn.LSTM or nn.GRU, got {type(layer).__name__}; "
+            "give the layer of the model that is to be read"
+        )
+    if layer.bidirectional or layer.proj_size:
+        raise ValueError("local dynamics are read of layers that run in one direction and do not project their state")
+    return copy.deepcopy(layer).double().eval()
+
+
+@torch.no_grad()
+def _run(layer: Any, series: Tensor) -> list[tuple[Tensor, tuple[Tensor, ...]]]:
+    """For each layer its inputs and the states before all steps, every (step, batch entry) a row."""
+    length, batch, _ = series.shape
+    state = tuple(series.new_zeros(layer.num_layers, batch, layer.hidden_size) for _ in range(layer.num_states))
+    before = [state]
+    for t in range(length):
+        one = series[t : t + 1].transpose(0, 1) if layer.batch_first else series[t : t + 1]
+        _, final = layer(one, state if layer.num_states == 2 else state[0])
+        state = final if layer.num_states == 2 else (final,)
+        before.append(state)
+    stacked = [torch.stack([s[part] for s in before]) for part in range(layer.num_states)]  # (T + 1, L, B, d)
+    runs = []
+    for index in range(layer.num_layers):
+        inputs = series if index == 0 else stacked[0][1:, index - 1]
+        runs.append((inputs.flatten(0, 1), tuple(part[:-1, index].flatten(0, 1) for part in stacked)))
+    return runs
+
+
+def _derivatives(layer: Any, index: int, inputs: Tensor, states: tuple[Tensor, ...]) -> list[Array]:
+    """For each block (N, D, D), for an LSTM (N, 2 D, 2 D): blocks do not touch, so one pass asks all at once."""
+    leaves = tuple(state.clone().requires_grad_() for state in states)
+    _, after = layer.run_layer(index, inputs[None], leaves)
+    sizes = layer.block_sizes
+    largest = max(sizes)
+    columns: list[list[Tensor]] = []  # for each state and unit of a block: the derivatives by all states, (N, d)
+    for part in after:
+        for unit in range(largest):
+            mask = torch.cat([torch.arange(size) == unit for size in sizes])
+            columns.append(list(torch.autograd.grad(part[:, mask].sum(), leaves, retain_graph=True)))
+    matrices = []
+    start = 0
+    for size in sizes:
+        units = slice(start, start + size)
+        rows = [
+            torch.cat([gradient[:, units] for gradient in columns[part * largest + unit]], -1)
+            for part in range(len(after))
+            for unit in range(size)
+        ]
+        matrices.append(torch.stack(rows, 1).numpy())
+        start += size
+    return matrices
+
+
+def _sorted(matrices: Array) -> Complex:
+    """Eigenvalues (N, D), largest modulus first, of a pair the one in the upper half plane."""
+    values = np.linalg.eigvals(matrices).astype(complex)
+    order = np.lexsort((-values.imag, -abs(values).round(12)), axis=-1)
+    return np.take_along_axis(values, order, axis=-1)

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from parallelrnn import ParaGRU, ParaLSTM, ParaRNN
+from parallelrnn.interpret import local_dynamics, recurrence_features
+from tests.support import dense_twin
+
+
+def made(cls: Any, **options: Any) -> Any:
+    torch.manual_seed(0)
+    return cls(2, 6, dtype=torch.float64, **options)
+
+
+def data(length: int = 8, batch: int = 3) -> torch.Tensor:
+    return torch.randn(length, batch, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+
+
+def test_of_a_linear_layer_they_are_its_features_everywhere() -> None:
+    layer = made(ParaRNN, nonlinearity="linear", num_layers=2)
+    features = recurrence_features(layer)
+    for block in local_dynamics(layer, data()).blocks:
+        own = [f for f in features if (f.layer, f.block) == (block.layer, block.block)]
+        np.testing.assert_allclose(block.eigenvalues[:, 0], np.full(24, own[0].eigenvalue), atol=1e-12)
+        np.testing.assert_allclose(block.half_lives, own[0].half_life, rtol=1e-9)
+        np.testing.assert_allclose(block.periods, own[0].period, rtol=1e-9)
+        assert block.waves == (own[0].kind == "C")
+
+
+def test_with_tanh_the_slope_scales_the_rows_of_the_matrix() -> None:
+    layer = made(ParaRNN, num_layers=2, aggregate=None)
+    output, _ = layer(data())
+    matrices = [b.matrix.detach().numpy() for b in layer.recurrent_blocks() if b.layer == 1]
+    for block, matrix in zip((b for b in local_dynamics(layer, data()).blocks if b.layer == 1), matrices, strict=True):
+        slope = 1 - output.detach()[..., 2 * block.block : 2 * block.block + 2].flatten(0, 1).numpy() ** 2
+        expected = np.linalg.eigvals(slope[:, :, None] * matrix)
+        np.testing.assert_allclose(np.sort(abs(block.eigenvalues)), np.sort(abs(expected)), atol=1e-12)
+
+
+@pytest.mark.parametrize("block_size", [2, [1, 2, 3]])
+@pytest.mark.parametrize("cls", [ParaRNN, ParaLSTM, ParaGRU])
+def test_all_blocks_together_are_the_derivative_of_torchs_cell(cls: Any, block_size: Any) -> None:
+    layer = made(cls, block_size=block_size, aggregate=None)
+    twin = dense_twin(layer)
+    found = local_dynamics(layer, data(5, 1)).blocks
+    _, state = twin(data(4, 1))
+    flat = torch.cat([s.flatten() for s in (state if isinstance(state, tuple) else (state,))])
+
+    def step(state: torch.Tensor) -> torch.Tensor:
+        parts = [part.view(1, 1, 6) for part in state.split(6)]
+        _, after = twin(data(5, 1)[4:], tuple(parts) if len(parts) == 2 else parts[0])
+        return torch.cat([s.flatten() for s in (after if isinstance(after, tuple) else (after,))])
+
+    expected = np.linalg.eigvals(torch.autograd.functional.jacobian(step, flat.detach()).numpy())
+    ours = np.concatenate([block.eigenvalues[4] for block in found])
+    np.testing.assert_allclose(np.sort_complex(ours.round(9)), np.sort_complex(expected.round(9)), atol=1e-7)
+
+
+@pytest.mark.parametrize("cls", [nn.RNN, nn.LSTM, nn.GRU])
+def test_a_vanilla_layer_is_one_block(cls: Any) -> None:
+    torch.manual_seed(0)
+    found = local_dynamics(cls(2, 4, num_layers=2), data().float())
+    assert [(b.layer, b.block) for b in found.blocks] == [(0, 0), (1, 0)]
+    assert found.blocks[0].eigenvalues.shape == (24, 8 if cls is nn.LSTM else 4)
+
+
+def test_layouts_and_the_table() -> None:
+    layer = made(ParaGRU)
+    first = made(ParaGRU, batch_first=True)
+    for ours, same in zip(
+        local_dynamics(layer, data()).blocks, local_dynamics(first, data().transpose(0, 1)).blocks, strict=True
+    ):
+        np.testing.assert_allclose(ours.eigenvalues, same.eigenvalues, atol=1e-12)
+    assert local_dynamics(layer, data()[:, 0]).blocks[0].eigenvalues.shape == (8, 2)
+    summary = local_dynamics(layer, data(), freq="D").summary(most=2)
+    assert "3 blocks, 2 shown" in summary
+    assert "over 24 steps of data" in summary
+    assert " d " in summary
+
+
+def test_what_cannot_be_read_is_refused() -> None:
+    with pytest.raises(TypeError, match="got Linear"):
+        local_dynamics(nn.Linear(2, 2), data())
+    with pytest.raises(ValueError, match="one direction"):
+        local_dynamics(made(ParaRNN, bidirectional=True), data())
