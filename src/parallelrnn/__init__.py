@@ -1,6 +1,7 @@
 """ParaRNN (arXiv 2605.02692): recurrent layers made of small blocks that run side by side and can be read."""
 
 from parallelrnn.interpret import (
+    FeatureTracker,
     contributions,
     forecast_modes,
     impulse_response,
@@ -10,6 +11,7 @@ from parallelrnn.interpret import (
 from parallelrnn.nn import ParaGRU, ParaGRUCell, ParaLSTM, ParaLSTMCell, ParaRNN, ParaRNNCell, from_torch
 
 __all__ = [
+    "FeatureTracker",
     "ParaGRU",
     "ParaGRUCell",
     "ParaLSTM",

@@ -6,11 +6,13 @@ from parallelrnn.interpret.jordan import JordanBlock, RealJordan, real_jordan
 from parallelrnn.interpret.local import LocalBlock, LocalDynamics, local_dynamics
 from parallelrnn.interpret.modes import ForecastModes, Mode, forecast_modes
 from parallelrnn.interpret.response import ImpulseResponse, impulse_response
+from parallelrnn.interpret.tracking import FeatureTracker, Snapshot
 
 __all__ = [
     "BlockName",
     "Contributions",
     "Feature",
+    "FeatureTracker",
     "Features",
     "ForecastModes",
     "ImpulseResponse",
@@ -19,6 +21,7 @@ __all__ = [
     "LocalDynamics",
     "Mode",
     "RealJordan",
+    "Snapshot",
     "contributions",
     "features_of_blocks",
     "forecast_modes",
