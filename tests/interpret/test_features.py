@@ -31,7 +31,7 @@ def test_every_eigenvalue_of_every_matrix_is_a_feature(cls: type[ParaRNN], block
     zeros = 0
     for block in recurrent_blocks(layer):
         own = [f for f in features if (f.layer, f.direction, f.gate, f.block) == block[:4]]
-        found = np.sort(abs(eigenvalues(Features(tuple(own), 0, features.step))))
+        found = np.sort(abs(eigenvalues(Features(tuple(own), 0, features.time))))
         expected = np.sort(abs(np.linalg.eigvals(block.matrix.detach().double().numpy())))
         missing = len(expected) - len(found)  # so small that rounding to float32 can make them zero
         np.testing.assert_allclose(np.pad(found, (missing, 0)), expected, atol=2e-5)
@@ -48,7 +48,7 @@ def test_vanilla_layers_are_read_alike(cls: type[nn.Module]) -> None:
     module = cls(2, 12)
     features = recurrence_features(module)
     for gate, matrix in {b.gate: b.matrix for b in recurrent_blocks(module)}.items():
-        own = Features(tuple(f for f in features if f.gate == gate), 0, features.step)
+        own = Features(tuple(f for f in features if f.gate == gate), 0, features.time)
         expected = np.sort_complex(np.round(np.linalg.eigvals(matrix.detach().double().numpy()), 5))
         np.testing.assert_allclose(eigenvalues(own), expected, atol=3e-5)
 

@@ -7,6 +7,7 @@ from parallelrnn.interpret.local import LocalBlock, LocalDynamics, local_dynamic
 from parallelrnn.interpret.modes import ForecastModes, Mode, forecast_modes
 from parallelrnn.interpret.response import ImpulseResponse, impulse_response
 from parallelrnn.interpret.tracking import FeatureTracker, Snapshot
+from parallelrnn.interpret.uncertainty import Interval, Matched, MatchedTables, match_fits
 
 __all__ = [
     "BlockName",
@@ -16,9 +17,12 @@ __all__ = [
     "Features",
     "ForecastModes",
     "ImpulseResponse",
+    "Interval",
     "JordanBlock",
     "LocalBlock",
     "LocalDynamics",
+    "Matched",
+    "MatchedTables",
     "Mode",
     "RealJordan",
     "Snapshot",
@@ -28,6 +32,7 @@ __all__ = [
     "impulse_response",
     "leave_one_out",
     "local_dynamics",
+    "match_fits",
     "real_jordan",
     "recurrence_features",
 ]

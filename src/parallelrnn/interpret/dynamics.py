@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from parallelrnn.interpret.units import Step
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -69,6 +71,7 @@ class Table(Sequence[T], ABC):
     """Rows of one kind."""
 
     rows: tuple[T, ...]
+    time: Step  # from one step to the next
 
     @property
     @abstractmethod

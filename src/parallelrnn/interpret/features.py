@@ -50,7 +50,7 @@ class Features(Table[Feature]):
 
     rows: tuple[Feature, ...]
     nullity: int  # eigenvalues 0, which remember nothing and are no features
-    step: Step
+    time: Step
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -70,8 +70,8 @@ class Features(Table[Feature]):
                 feature.label,
                 f"{feature.modulus:.4f}",
                 f"{feature.angle:.4f}",
-                "-" if math.isinf(feature.period) else self.step.format(feature.period),
-                self.step.format(feature.half_life, infinite=feature.meaning),
+                "-" if math.isinf(feature.period) else self.time.format(feature.period),
+                self.time.format(feature.half_life, infinite=feature.meaning),
                 f"{feature.distance:.2g}",
                 *([format_share(feature.share)] if self.has_shares else []),
             )
@@ -123,7 +123,7 @@ def features_of_blocks(
     freq: str | None = None,
 ) -> Features:
     """The features of recurrent matrices; `shares` gets a block and the projector of each of its features."""
-    step = Step.of(freq)
+    time = Step.of(freq)
     if tol is not None:
         check_tolerance(tol)
     blocks = list(blocks)
@@ -150,7 +150,7 @@ def features_of_blocks(
                 for part in sorted(parts, key=lambda part: -abs(part[1]))
                 if part[1] != 0 or part[0] > 1
             ]
-    return Features(tuple(feature for some in rows for feature in some), nullity, step)
+    return Features(tuple(feature for some in rows for feature in some), nullity, time)
 
 
 def _read_scalars(matrices: Array, tol: Array) -> Found:

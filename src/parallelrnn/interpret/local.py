@@ -62,7 +62,7 @@ class LocalDynamics:
     """The local dynamics of all blocks of a layer, layer by layer."""
 
     blocks: tuple[LocalBlock, ...]
-    step: Step
+    time: Step
 
     def summary(self, most: int = 20) -> Summary:
         """Quantiles over the data of each block's half-life, those with the longest median first."""
@@ -72,11 +72,11 @@ class LocalDynamics:
                 str(block.layer),
                 str(block.block),
                 *(
-                    self.step.format(float(value))
+                    self.time.format(float(value))
                     for value in np.quantile(block.half_lives, _QUANTILES, method="lower")
                 ),
                 f"{block.waves:.0%}",
-                self.step.format(float(np.median(block.periods)), infinite="-"),
+                self.time.format(float(np.median(block.periods)), infinite="-"),
             )
             for block in order
         ]
