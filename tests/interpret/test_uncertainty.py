@@ -98,3 +98,19 @@ def test_what_cannot_be_compared_is_refused() -> None:
         match_fits([one, one], method="guess")
     with pytest.raises(ValueError, match="between 0 and 1"):
         match_fits([one, one], level=90)
+
+
+def test_two_that_are_the_same_are_not_parted_for_two_that_are_not() -> None:
+    """The smallest sum of all distances would match neither."""
+    first = recurrence_features(np.diag(np.exp([-1.0, -0.78])))
+    second = recurrence_features(np.diag(np.exp([-0.8, -0.6])))
+    found = match_fits([first, second], furthest=0.1)
+    rates = [sorted(round(-math.log(row.modulus), 2) for row in one.rows) for one in found]
+    assert rates[0] == [0.78, 0.8]
+
+
+def test_a_fit_that_went_astray_is_not_what_others_are_held_to() -> None:
+    day, other = recurrence_features(wave(24, 100)), recurrence_features(wave(60, 100))
+    found = match_fits([other, day, day, day])
+    assert [one.frequency for one in found] == [0.75]
+    assert found[0].period.estimate == pytest.approx(24)
