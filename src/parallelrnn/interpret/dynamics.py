@@ -8,10 +8,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from parallelrnn.interpret.optional import optional
 from parallelrnn.interpret.units import Step
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
 
 T = TypeVar("T", bound="Dynamics")
 
@@ -97,10 +99,15 @@ class Table(Sequence[T], ABC):
 
     def to_frame(self) -> pd.DataFrame:
         """A pandas frame; period and half-life in steps."""
-        import pandas as pd
-
         rows: list[dict[str, Any]] = [{name: getattr(row, name) for name in self.columns} for row in self]
-        return pd.DataFrame(rows, columns=list(self.columns))
+        frame: pd.DataFrame = optional("pandas").DataFrame(rows, columns=list(self.columns))
+        return frame
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """All rows in the unit disk, by matplotlib: area by share, the most important named by their periods."""
+        from parallelrnn.interpret.plots import plot_disk
+
+        return plot_disk(self, ax)
 
     def most_important(self, most: int) -> list[T]:
         """The rows with the largest shares, or where there are none the largest moduli."""

@@ -91,7 +91,8 @@ def forecast_modes(
 
     With x, which may be a batch of sequences, each mode gets its share: the covariance of its part in the forecast of
     `horizon` steps after x with that forecast, relative to the forecast's variance. For a model that is not linear the
-    forecast is that of its linearisation.
+    forecast is that of its linearisation, and there are no shares where that grows: the model's own forecast then
+    goes elsewhere (see `along`).
     """
     run, time = FreeRun(model, readout), Step.of(freq)
     start = torch.zeros(1, run.size, dtype=torch.float64) if x is None else run.after(x)
@@ -104,7 +105,8 @@ def forecast_modes(
     fixed, linear = _fixed_point(run, start[:1])
     loop, reading = run.jacobian(fixed)
     where = "exact, since the model is linear" if linear else "to first order around the model's fixed point"
-    deviations = None if x is None else (start - fixed).numpy()
+    stays = linear or abs(np.linalg.eigvals(loop)).max() < 1
+    deviations = (start - fixed).numpy() if x is not None and stays else None
     return ForecastModes(_modes(loop, reading, deviations, horizon), where, time)
 
 

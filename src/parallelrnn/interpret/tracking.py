@@ -12,6 +12,7 @@ from torch import nn
 
 from parallelrnn.interpret.features import Features, features_of_blocks
 from parallelrnn.interpret.jordan import as_matrix
+from parallelrnn.interpret.optional import optional
 from parallelrnn.nn import recurrent_blocks
 
 if TYPE_CHECKING:
@@ -80,8 +81,6 @@ class FeatureTracker:
 
     def to_frame(self) -> pd.DataFrame:
         """A row for each snapshot: its metrics, counts by type, percentiles and the distance to the truth."""
-        import pandas as pd
-
         labels = sorted({label for snapshot in self.history for label in snapshot.counts})
         rows = []
         for snapshot in self.history:
@@ -95,7 +94,8 @@ class FeatureTracker:
             if self._truth is not None:
                 row["distance"] = snapshot.distance
             rows.append(row)
-        return pd.DataFrame(rows)
+        frame: pd.DataFrame = optional("pandas").DataFrame(rows)
+        return frame
 
     def _percentiles(self, features: Features, name: str) -> tuple[float, ...]:
         values = [getattr(feature, name) for feature in features]

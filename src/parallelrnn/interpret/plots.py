@@ -1,0 +1,202 @@
+"""Figures of what a model says, by matplotlib; each function draws into axes and returns them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from parallelrnn.interpret.contributions import Contributions
+from parallelrnn.interpret.dynamics import Dynamics, Table
+from parallelrnn.interpret.optional import optional
+from parallelrnn.interpret.response import ImpulseResponse
+from parallelrnn.interpret.tracking import FeatureTracker
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+COLOURS = {"C": "#1f6fb4", "R": "#c7522a"}  # waves, decays
+_AREAS = (20.0, 600.0)  # of the smallest and the largest share, in points squared
+
+
+def plot_disk(table: Table[Any], ax: Axes | None = None, labels: int = 6) -> Axes:
+    """Eigenvalues in the unit disk, pairs at both their places; area by share, the most important named by period."""
+    ax = _axes(ax)
+    circle = np.exp(1j * np.linspace(0, 2 * math.pi, 361))
+    ax.plot(circle.real, circle.imag, color="0.6", linewidth=1)
+    ax.axhline(0, color="0.9", linewidth=0.8, zorder=0)
+    ax.axvline(0, color="0.9", linewidth=0.8, zorder=0)
+    areas = _areas(table)
+    for kind, name in (("C", "waves"), ("R", "decays")):
+        chosen = [(row.eigenvalue, area) for row, area in zip(table, areas, strict=True) if row.kind == kind]
+        points = [(z, area) for value, area in chosen for z in dict.fromkeys((value, value.conjugate()))]
+        ax.scatter(
+            [z.real for z, _ in points],
+            [z.imag for z, _ in points],
+            s=[area for _, area in points],
+            color=COLOURS[kind],
+            alpha=0.55,
+            linewidths=0,
+            label=f"{name} ({len(chosen)})",
+        )
+    for row in table.most_important(labels):
+        text = table.time.format(row.period) if row.kind == "C" else table.time.format(row.half_life, row.meaning)
+        ax.annotate(
+            text,
+            (row.eigenvalue.real, row.eigenvalue.imag),
+            xytext=(6, 6),
+            textcoords="offset points",
+            fontsize="small",
+        )
+    ax.set_aspect("equal")
+    ax.set_xlabel("real part")
+    ax.set_ylabel("imaginary part")
+    ax.legend(loc="lower left", fontsize="small", frameon=False)
+    return ax
+
+
+def plot_curves(rows: Sequence[Dynamics], lags: int = 50, ax: Axes | None = None, most: int = 8) -> Axes:
+    """What is left of an input, lag by lag: modulus^lag cos(angle lag), the decays and waves of Figure 1(a)."""
+    ax = _axes(ax)
+    lag = np.arange(lags + 1)
+    ax.axhline(0, color="0.8", linewidth=0.8, zorder=0)
+    for row in list(rows)[:most]:
+        curve = row.modulus**lag * np.cos(row.angle * lag)
+        name = f"{row.label}: modulus {row.modulus:.3f}" + (f", period {row.period:.3g}" if row.kind == "C" else "")
+        ax.plot(lag, curve, linestyle="-" if row.kind == "C" else "--", label=name)
+    ax.set_ylim(-1.1, 1.1)  # what grows leaves the picture
+    ax.set_xlabel("lag (steps)")
+    ax.set_ylabel("weight")
+    ax.legend(fontsize="small", frameon=False)
+    return ax
+
+
+def plot_counts(models: Mapping[str, Mapping[str, int]], ax: Axes | None = None) -> Axes:
+    """Shares of the feature types, model by model (Figure 1(b)), from the `counts()` of each."""
+    ax = _axes(ax)
+    labels = sorted({label for counts in models.values() for label in counts})
+    left = np.zeros(len(models))
+    for label in labels:
+        parts = np.array([counts.get(label, 0) / max(1, sum(counts.values())) for counts in models.values()])
+        ax.barh(list(models), parts, left=left, label=label, color=_colour(label))
+        left += parts
+    ax.invert_yaxis()
+    ax.set_xlabel("part of the features")
+    ax.legend(fontsize="small", frameon=False, ncols=len(labels), loc="lower center", bbox_to_anchor=(0.5, 1.0))
+    return ax
+
+
+def plot_tracking(tracker: FeatureTracker, axes: Sequence[Axes] | None = None) -> list[Axes]:
+    """Metrics, distance to the truth, percentiles of modulus and angle, and counts by type, over training."""
+    frame = tracker.to_frame()
+    metrics = sorted({name for snapshot in tracker.history for name in snapshot.metrics})
+    labels = sorted({label for snapshot in tracker.history for label in snapshot.counts})
+    panels: list[tuple[str, list[str]]] = [
+        ("metrics", metrics),
+        ("distance to the true matrices", ["distance"] if "distance" in frame else []),
+        ("modulus", [name for name in frame if name.startswith("modulus ")]),
+        ("angle", [name for name in frame if name.startswith("angle ")]),
+        ("features", labels),
+    ]
+    panels = [panel for panel in panels if panel[1]]
+    if axes is None:
+        _, made = _pyplot().subplots(len(panels), 1, sharex=True, figsize=(7, 2.2 * len(panels)), layout="constrained")
+        axes = list(np.atleast_1d(made))
+    if len(axes) != len(panels):
+        raise ValueError(f"there are {len(panels)} panels to draw, got {len(axes)} axes")
+    for ax, (title, names) in zip(axes, panels, strict=True):
+        for name in names:
+            colour = _colour(name) if title == "features" else None
+            ax.plot(frame["step"], frame[name], label=name.removeprefix(f"{title} "), color=colour)
+        ax.set_ylabel(title)
+        if len(names) > 1:
+            ax.legend(fontsize="small", frameon=False, ncols=len(names))
+    axes[-1].set_xlabel("step")
+    return list(axes)
+
+
+def plot_contributions(
+    found: Contributions, sequence: int = 0, output: int = 0, most: int = 5, axes: Sequence[Axes] | None = None
+) -> list[Axes]:
+    """The output over time, and stacked under it what the most important blocks and all others together add to it."""
+    parts = found.parts[..., output]
+    total = found.total[..., output]
+    if parts.dim() == 3:  # (T, B, K)
+        parts, total = parts[:, sequence], total[:, sequence]
+    order = found.shares().argsort(descending=True).tolist()
+    curves = [(f"block {found.blocks[index].block}", parts[:, index]) for index in order[:most]]
+    if len(order) > most:
+        curves.append((f"{len(order) - most} others", parts[:, order[most:]].sum(-1)))
+    axes = _stacked(axes, 1 + len(curves))
+    axes[0].plot(total.cpu(), color="0.2")
+    axes[0].set_ylabel(found.of if len(found.of) < 12 else "total")
+    for ax, (name, curve) in zip(axes[1:], curves, strict=True):
+        ax.axhline(0, color="0.85", linewidth=0.8, zorder=0)
+        ax.plot(curve.cpu(), color=COLOURS["C"])
+        ax.set_ylabel(name, rotation=0, ha="right")
+    axes[-1].set_xlabel("step")
+    return list(axes)
+
+
+def plot_response(found: ImpulseResponse, input: int = 0, output: int = 0, ax: Axes | None = None) -> Axes:
+    """The answer to a nudge of an input by lag: mean and band over the data, and the curve without the activation."""
+    ax = _axes(ax)
+    lags = np.arange(len(found.mean))
+    ax.axhline(0, color="0.85", linewidth=0.8, zorder=0)
+    ax.fill_between(
+        lags,
+        found.low[:, input, output],
+        found.high[:, input, output],
+        color=COLOURS["C"],
+        alpha=0.2,
+        linewidth=0,
+        label=f"{found.band:.0%} of {found.places} places",
+    )
+    ax.plot(lags, found.mean[:, input, output], color=COLOURS["C"], label="mean")
+    if found.linear is not None:
+        curve = found.linear[:, input, :, output].sum(axis=-1)
+        limits = ax.get_ylim()  # of the answer itself: without its activation a layer may diverge
+        ax.plot(lags, curve, color=COLOURS["R"], linestyle="--", label="without activation")
+        largest = max(map(abs, limits))
+        ax.set_ylim(np.clip(curve.min(), -3 * largest, limits[0]), np.clip(curve.max(), limits[1], 3 * largest))
+    ax.set_xlabel("lag (steps)")
+    ax.set_ylabel("change of the output per unit")
+    ax.legend(fontsize="small", frameon=False)
+    return ax
+
+
+def _colour(label: str) -> str:
+    """Of a type: waves are blue and decays red, higher orders darker."""
+    shades = {"C": ("#1f6fb4", "#134a7c", "#0a2b4a"), "R": ("#c7522a", "#8c3517", "#571f0b")}[label[0]]
+    return shades[min(int(label[2:]), len(shades)) - 1]
+
+
+def _areas(table: Table[Any]) -> list[float]:
+    """Areas in proportion to positive shares; all alike where there are none."""
+    if not table.has_shares:
+        return [60.0] * len(table)
+    shares = [0.0 if math.isnan(row.share) else max(0.0, row.share) for row in table]
+    largest = max(shares) or 1.0
+    return [_AREAS[0] + (_AREAS[1] - _AREAS[0]) * share / largest for share in shares]
+
+
+def _axes(ax: Axes | None) -> Axes:
+    if ax is not None:
+        return ax
+    made: Axes = _pyplot().subplots(layout="constrained")[1]
+    return made
+
+
+def _pyplot() -> Any:
+    return optional("matplotlib.pyplot")
+
+
+def _stacked(axes: Sequence[Axes] | None, count: int) -> Sequence[Axes]:
+    if axes is None:
+        _, made = _pyplot().subplots(count, 1, sharex=True, figsize=(8, 1.2 * count + 0.8), layout="constrained")
+        return list(np.atleast_1d(made))
+    if len(axes) != count:
+        raise ValueError(f"there are {count} panels to draw, got {len(axes)} axes")
+    return axes
