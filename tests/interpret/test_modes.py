@@ -212,3 +212,14 @@ def test_a_model_whose_forecasts_grow_has_no_fixed_point() -> None:
             parameter.fill_(1.0)
     with pytest.raises(ValueError, match="grow without bound"):
         forecast_modes(layer)
+
+
+def test_a_linearisation_that_grows_has_no_shares() -> None:
+    """Its forecast leaves the fixed point for a cycle, which a sum of growing waves is not."""
+    layer = made(ParaRNN)
+    with torch.no_grad():
+        layer.weight_hh_l0.mul_(6)
+    modes = forecast_modes(layer, x=torch.randn(9, 1, 2).double())
+    assert modes[0].modulus > 1
+    assert not modes.has_shares
+    assert "move away from here" in modes.summary().replace("\n", " ")

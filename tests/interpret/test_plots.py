@@ -47,7 +47,7 @@ def test_the_disk_has_every_eigenvalue_its_area_by_share() -> None:
     drawn = {
         (round(x, 9), round(y, 9)): area
         for c in (waves, decays)
-        for (x, y), area in zip(c.get_offsets(), c.get_sizes())
+        for (x, y), area in zip(c.get_offsets(), c.get_sizes(), strict=True)
     }
     by_share = sorted(features, key=lambda f: f.share)
     areas = [drawn[round(f.eigenvalue.real, 9), round(f.eigenvalue.imag, 9)] for f in by_share]
@@ -95,7 +95,7 @@ def test_tracking_draws_what_was_recorded() -> None:
 def test_contributions_drawn_add_up_to_the_output() -> None:
     found = contributions(layer(), data())
     axes = plots.plot_contributions(found, sequence=1, most=2)
-    assert [ax.get_ylabel() for ax in axes][0] == "output"
+    assert axes[0].get_ylabel() == "output"
     assert axes[-1].get_ylabel() == "2 others"
     drawn = sum(ax.lines[1].get_ydata() for ax in axes[1:])
     np.testing.assert_allclose(drawn + found.bias.item(), axes[0].lines[0].get_ydata(), atol=1e-12)
