@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-T = TypeVar("T", bound="Dynamics")
+T = TypeVar("T", bound="Row")
 
 
 class Dynamics:
@@ -23,7 +23,6 @@ class Dynamics:
 
     order: int
     eigenvalue: complex  # imag >= 0
-    share: float
 
     @property
     def kind(self) -> str:
@@ -67,6 +66,12 @@ class Dynamics:
         if self.modulus == 0:
             return f"gone after {self.order} steps"
         return "fading"
+
+
+class Row(Dynamics):
+    """Dynamics that carry a part of an output."""
+
+    share: float  # NaN where it is not known
 
 
 class Table(Sequence[T], ABC):

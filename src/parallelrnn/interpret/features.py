@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from parallelrnn.interpret.dynamics import Dynamics, Table, format_share
+from parallelrnn.interpret.dynamics import Row, Table, format_share
 from parallelrnn.interpret.jordan import as_matrix, check_tolerance, default_tolerance, projectors, spectrum_of
 from parallelrnn.interpret.planar import Planes
 from parallelrnn.interpret.shares import Shares
@@ -31,7 +31,7 @@ Found = Sequence[Sequence[Part]]
 
 
 @dataclass(frozen=True)
-class Feature(Dynamics):
+class Feature(Row):
     """One real Jordan block of a recurrent matrix: a decay (R) or a damped wave (C)."""
 
     layer: int

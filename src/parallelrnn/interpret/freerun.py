@@ -10,6 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from parallelrnn.interpret.layout import as_taken, time_first
+
 Array = NDArray[np.float64]
 
 
@@ -52,22 +54,18 @@ class FreeRun:
 
     def step(self, state: Tensor) -> Tensor:
         """The state after that forecast has come true, (N, n) -> (N, n)."""
-        return self._after(self.output(state)[:, None], state)
+        return self._after(self.output(state)[None], state)
 
     def after(self, x: Tensor) -> Tensor:
         """The state after an input, in the layout that the layer takes; (N, n)."""
-        x = x.double()
-        if x.dim() == 2:
-            x = x[:, None] if not self.layer.batch_first else x[None]
-        x = x if self.layer.batch_first else x.transpose(0, 1)  # (N, T, C)
-        return self._after(x, torch.zeros(len(x), self.size, dtype=torch.float64))
+        series = time_first(self.layer, x.double())
+        return self._after(series, torch.zeros(series.shape[1], self.size, dtype=torch.float64))
 
-    def _after(self, x: Tensor, state: Tensor) -> Tensor:
+    def _after(self, series: Tensor, state: Tensor) -> Tensor:
         parts = state.split(self._sizes, -1)
         layers = self.layer.num_layers
         carried = [torch.stack(parts[start : start + layers]) for start in range(0, len(parts), layers)]
-        x = x if self.layer.batch_first else x.transpose(0, 1)
-        _, final = self.layer(x, carried[0] if len(carried) == 1 else tuple(carried))
+        _, final = self.layer(as_taken(self.layer, series), carried[0] if len(carried) == 1 else tuple(carried))
         final = (final,) if isinstance(final, Tensor) else final
         return torch.cat([part for tensor in final for part in tensor], -1)
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from parallelrnn.interpret.dynamics import Dynamics
 from parallelrnn.interpret.planar import Planar
 from parallelrnn.interpret.spectrum import Group, Spectrum
 
@@ -25,21 +26,11 @@ _LEAST, _MOST = 1e-17, 1.0  # and how far the search goes
 
 
 @dataclass(frozen=True)
-class JordanBlock:
+class JordanBlock(Dynamics):
     """One block of J: J_n(eigenvalue), or C_n(modulus, angle) for a pair of complex eigenvalues."""
 
     order: int
     eigenvalue: complex  # of a pair, the one in the upper half plane
-
-    @property
-    def kind(self) -> str:
-        """R for a real eigenvalue, C for a pair of complex ones."""
-        return "C" if self.eigenvalue.imag else "R"
-
-    @property
-    def label(self) -> str:
-        """The type: R-1, C-1, R-2, ..."""
-        return f"{self.kind}-{self.order}"
 
     @property
     def matrix(self) -> Array:

@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from parallelrnn.interpret.layout import as_taken, time_first
 from parallelrnn.interpret.text import Summary, table
 from parallelrnn.interpret.units import Step
 from parallelrnn.nn import from_torch
@@ -93,11 +94,7 @@ class LocalDynamics:
 def local_dynamics(layer: Any, x: Tensor, *, freq: str | None = None) -> LocalDynamics:
     """Eigenvalues of each block's derivative, state after a step by state before it, at every step of the data x."""
     layer = _as_blocks(layer)
-    series = x.double()
-    if series.dim() == 2:
-        series = series[:, None]
-    elif layer.batch_first:
-        series = series.transpose(0, 1)
+    series = time_first(layer, x.double())
     found = []
     for index, (inputs, states) in enumerate(_run(layer, series)):
         derivative = _derivatives(layer, index, inputs, states)
@@ -126,8 +123,7 @@ def _run(layer: Any, series: Tensor) -> list[tuple[Tensor, tuple[Tensor, ...]]]:
     state = tuple(series.new_zeros(layer.num_layers, batch, layer.hidden_size) for _ in range(layer.num_states))
     before = [state]
     for t in range(length):
-        one = series[t : t + 1].transpose(0, 1) if layer.batch_first else series[t : t + 1]
-        _, final = layer(one, state if layer.num_states == 2 else state[0])
+        _, final = layer(as_taken(layer, series[t : t + 1]), state if layer.num_states == 2 else state[0])
         state = final if layer.num_states == 2 else (final,)
         before.append(state)
     stacked = [torch.stack([s[part] for s in before]) for part in range(layer.num_states)]  # (T + 1, L, B, d)

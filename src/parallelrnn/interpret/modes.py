@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from parallelrnn.interpret.dynamics import Dynamics, Table, format_share
+from parallelrnn.interpret.dynamics import Row, Table, format_share
 from parallelrnn.interpret.freerun import FreeRun
 from parallelrnn.interpret.jordan import JordanBlock, basis_of, default_tolerance, spectrum_of
 from parallelrnn.interpret.text import Summary, table
@@ -29,7 +29,7 @@ _RESIDUAL = 1e-9  # of a fixed point, relative
 
 
 @dataclass(frozen=True)
-class Mode(Dynamics):
+class Mode(Row):
     """One eigenvalue (pair) of the closed loop: a cycle or trend of the forecast."""
 
     order: int

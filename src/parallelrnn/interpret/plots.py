@@ -101,11 +101,7 @@ def plot_tracking(tracker: FeatureTracker, axes: Sequence[Axes] | None = None) -
         ("features", labels),
     ]
     panels = [panel for panel in panels if panel[1]]
-    if axes is None:
-        _, made = _pyplot().subplots(len(panels), 1, sharex=True, figsize=(7, 2.2 * len(panels)), layout="constrained")
-        axes = list(np.atleast_1d(made))
-    if len(axes) != len(panels):
-        raise ValueError(f"there are {len(panels)} panels to draw, got {len(axes)} axes")
+    axes = _stacked(axes, len(panels), height=2.2)
     for ax, (title, names) in zip(axes, panels, strict=True):
         for name in names:
             colour = _colour(name) if title == "features" else None
@@ -129,7 +125,7 @@ def plot_contributions(
     curves = [(f"block {found.blocks[index].block}", parts[:, index]) for index in order[:most]]
     if len(order) > most:
         curves.append((f"{len(order) - most} others", parts[:, order[most:]].sum(-1)))
-    axes = _stacked(axes, 1 + len(curves))
+    axes = _stacked(axes, 1 + len(curves), height=1.3)
     axes[0].plot(total.cpu(), color="0.2")
     axes[0].set_ylabel(found.of if len(found.of) < 12 else "total")
     for ax, (name, curve) in zip(axes[1:], curves, strict=True):
@@ -193,9 +189,9 @@ def _pyplot() -> Any:
     return optional("matplotlib.pyplot")
 
 
-def _stacked(axes: Sequence[Axes] | None, count: int) -> Sequence[Axes]:
+def _stacked(axes: Sequence[Axes] | None, count: int, height: float) -> Sequence[Axes]:
     if axes is None:
-        _, made = _pyplot().subplots(count, 1, sharex=True, figsize=(8, 1.2 * count + 0.8), layout="constrained")
+        _, made = _pyplot().subplots(count, 1, sharex=True, figsize=(8, height * count), layout="constrained")
         return list(np.atleast_1d(made))
     if len(axes) != count:
         raise ValueError(f"there are {count} panels to draw, got {len(axes)} axes")

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from parallelrnn.interpret.contributions import BlockName, contributions
+from parallelrnn.interpret.layout import as_taken, time_first
 from parallelrnn.nn import ParaRNN
 
 Array = NDArray[np.float64]
@@ -46,7 +47,7 @@ def impulse_response(
     """
     _check(layer, x, lags, places, band)
     layer = copy.deepcopy(layer).double().eval()
-    series = _as_batch(layer, x.double())  # (T, B, C)
+    series = time_first(layer, x.double())  # (T, B, C)
     length, batch, inputs = series.shape
     sizes = nudge * torch.where(series.std((0, 1)) > 0, series.std((0, 1)), 1.0)
     chosen = _spread(length - lags, batch, places)
@@ -64,7 +65,7 @@ def impulse_response(
     answer = torch.stack(answers, 2).numpy()  # (places, lags, C, K, out)
     total = answer.sum(axis=3)
     low, high = np.quantile(total, [(1 - band) / 2, (1 + band) / 2], axis=0)
-    blocks = contributions(layer, _as_layout(layer, series[:1])).blocks
+    blocks = contributions(layer, as_taken(layer, series[:1])).blocks
     return ImpulseResponse(
         total.mean(axis=0), low, high, answer.mean(axis=0), _linear(layer, lags), band, len(chosen), blocks
     )
@@ -94,19 +95,7 @@ def _linear(layer: Any, lags: int) -> Array | None:
 
 def _parts(layer: Any, series: Tensor) -> Tensor:
     """The contributions of the blocks to a batch (T, B, C), (T, B, K, out)."""
-    parts = contributions(layer, _as_layout(layer, series)).parts
-    return parts.transpose(0, 1) if layer.batch_first else parts
-
-
-def _as_batch(layer: Any, x: Tensor) -> Tensor:
-    """(T, B, C) from what the layer takes."""
-    if x.dim() == 2:
-        return x[:, None]
-    return x.transpose(0, 1) if layer.batch_first else x
-
-
-def _as_layout(layer: Any, series: Tensor) -> Tensor:
-    return series.transpose(0, 1) if layer.batch_first else series
+    return time_first(layer, contributions(layer, as_taken(layer, series)).parts)
 
 
 def _spread(length: int, batch: int, places: int) -> list[tuple[int, int]]:

@@ -13,7 +13,7 @@ from torch import nn
 from parallelrnn.interpret.features import Features, features_of_blocks
 from parallelrnn.interpret.jordan import as_matrix
 from parallelrnn.interpret.optional import optional
-from parallelrnn.nn import recurrent_blocks
+from parallelrnn.nn import RecurrentBlock, recurrent_blocks
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,7 +73,7 @@ class FeatureTracker:
             features.counts(),
             self._percentiles(features, "modulus"),
             self._percentiles(features, "angle"),
-            self._distance([as_matrix(block.matrix)[0] for block in blocks]),
+            self._distance(blocks),
             {name: float(value) for name, value in metrics.items()},
         )
         self.history.append(snapshot)
@@ -103,10 +103,10 @@ class FeatureTracker:
             return (np.nan,) * len(self.percentiles)
         return tuple(np.percentile(values, self.percentiles).tolist())
 
-    def _distance(self, matrices: list[Array]) -> float | None:
+    def _distance(self, blocks: Sequence[RecurrentBlock]) -> float | None:
         if self._truth is None:
             return None
-        differences = (ours - true for ours, true in zip(matrices, self._truth, strict=True))
+        differences = (as_matrix(block.matrix)[0] - true for block, true in zip(blocks, self._truth, strict=True))
         return float(np.sqrt(sum((difference**2).sum() for difference in differences)))
 
     def _check_truth(self) -> None:
