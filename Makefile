@@ -16,10 +16,10 @@ demo: setup
 	$(BIN)/python examples/sunspots.py
 
 test: lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 test-all: lint
-	$(BIN)/python -m pytest -m ""
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m ""
 
 lint: .venv/.installed-test
 	$(BIN)/ruff check .

@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
 import torch
+
+if "PYTEST_XDIST_WORKER" in os.environ:  # a worker has a core of its own, and more threads would fight for it
+    torch.set_num_threads(1)
 
 
 @pytest.fixture(autouse=True)
