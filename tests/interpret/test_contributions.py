@@ -156,7 +156,7 @@ def test_what_has_no_contributions_is_refused() -> None:
         contributions(make(ParaRNN), data(1, 1)).shares()
     with pytest.raises(ValueError, match="does not vary"):
         recurrence_features(make(ParaRNN), data(1, 1))
-    with pytest.raises(TypeError, match="give that layer of the model"):
+    with pytest.raises(TypeError, match="give the layer of the model"):
         recurrence_features(nn.Sequential(make(ParaRNN)), data(5, 4))
     with pytest.raises(TypeError, match="no output to share"):
         recurrence_features(np.eye(2), data(5, 4))

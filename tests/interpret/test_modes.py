@@ -100,7 +100,8 @@ def test_parts_of_a_linear_forecast_sum_to_it() -> None:
     for _ in range(12):
         forecasts.append(values[0].detach())
         values, state = layer(values, state)
-    forecast = torch.stack(forecasts)  # (H, N, C)
+    forecast = torch.stack(forecasts)  # (H, B, C)
+    np.testing.assert_allclose(modes.level + sum(mode.part for mode in modes), forecast, atol=1e-12)
     # Every forecast obeys the recurrence whose characteristic roots are the modes.
     roots = [v for m in modes for v in ({m.eigenvalue, m.eigenvalue.conjugate()} if m.kind == "C" else {m.eigenvalue})]
     polynomial = np.real(np.poly([*roots, 1.0]))  # and the constant part

@@ -81,9 +81,24 @@ def test_a_constant_input_can_be_nudged() -> None:
     np.testing.assert_allclose(found.mean, found.linear.sum(axis=2), atol=1e-9)
 
 
+@pytest.mark.parametrize("cls", [nn.RNN, nn.LSTM, nn.GRU])
+def test_a_layer_of_torch_answers_as_one_block(cls: Any) -> None:
+    """Against the derivative of the layer itself, by autograd, at every place."""
+    torch.manual_seed(0)
+    layer = cls(2, 3).double()
+    x = torch.randn(20, 1, 2, dtype=torch.float64, requires_grad=True)
+    found = impulse_response(layer, x.detach(), lags=4, places=100, nudge=1e-6)
+    output = layer(x)[0]
+    places = range(16)
+    for lag in range(4):
+        slopes = [torch.autograd.grad(output[t + lag, 0, 1], x, retain_graph=True)[0][t, 0] for t in places]
+        np.testing.assert_allclose(found.mean[lag, :, 1], torch.stack(slopes).mean(0), atol=1e-5)
+    assert found.by_block.shape[2] == 1
+
+
 def test_what_cannot_be_answered_is_refused() -> None:
-    with pytest.raises(TypeError, match="from_torch"):
-        impulse_response(nn.RNN(2, 6), data())
+    with pytest.raises(TypeError, match="got Linear"):
+        impulse_response(nn.Linear(2, 6), data())
     with pytest.raises(ValueError, match="answers before"):
         impulse_response(made(ParaRNN, bidirectional=True), data())
     with pytest.raises(ValueError, match="less than the 60 steps of x, got 60"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from parallelrnn.bench.contenders import why_skipped
 from parallelrnn.bench.gate import Check
 from parallelrnn.bench.memory import Memory
 from parallelrnn.bench.timing import Timing
+from parallelrnn.files import write_text
 from parallelrnn.kernels.limits import Limits
 
 
@@ -88,10 +88,8 @@ class Results:
         return next((one for one in self.memory if (one.contender, one.case, one.cell) == wanted), None)
 
     def save(self, path: Path) -> None:
-        """Write the file beside and rename it: whoever reads it, and whenever this is cut off, finds a whole one."""
-        beside = path.with_name(f"{path.name}.{os.getpid()}.part")
-        beside.write_text(json.dumps({**asdict(self), "discards": self.discards}, indent=1) + "\n")
-        beside.replace(path)
+        """Write all of it as JSON."""
+        write_text(path, json.dumps({**asdict(self), "discards": self.discards}, indent=1) + "\n")
 
     @classmethod
     def load(cls, path: Path) -> Results:

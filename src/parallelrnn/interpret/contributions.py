@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from parallelrnn.nn import FullyConnected, ParaGRU, ParaLSTM, ParaRNN
+from parallelrnn.interpret.layers import Layer, linear_map
+from parallelrnn.nn import FullyConnected
 
-Layer = ParaRNN | ParaLSTM | ParaGRU
 VARIES_NOT = "the output does not vary over these data, so that there is nothing to share; give longer or other data"
 
 
@@ -63,19 +63,12 @@ def contributions(layer: Layer, x: Tensor, hx: object = None) -> Contributions:
         for direction in ("forward", "reverse")[: layer.num_directions]
         for block in range(layer.num_blocks)
     )
-    aggregate = layer.aggregate
-    weight = aggregate.weight if isinstance(aggregate, nn.Linear) else torch.eye(states.shape[-1]).to(states)
-    bias = aggregate.bias if isinstance(aggregate, nn.Linear) else None
+    weight, bias = linear_map(layer)
     columns = weight.split(sizes, 1)
     parts = torch.stack([s @ w.T for s, w in zip(states.split(sizes, -1), columns, strict=True)], -2)
     of = {FullyConnected: "input of the aggregate's tanh", nn.Linear: "output", type(None): "output"}
-    total = parts.sum(-2) if bias is None else parts.sum(-2) + bias
     return Contributions(
-        parts,
-        total.new_zeros(total.shape[-1]) if bias is None else bias.detach(),
-        total,
-        of.get(type(aggregate), "input of the aggregate"),
-        blocks,
+        parts, bias, parts.sum(-2) + bias, of.get(type(layer.aggregate), "input of the aggregate"), blocks
     )
 
 
@@ -97,7 +90,7 @@ def leave_one_out(layer: Layer, x: Tensor, hx: object = None) -> Tensor:
 
 
 def _states(layer: Layer, x: Tensor, hx: object) -> Tensor:
-    if not hasattr(layer, "block_states"):
+    if not isinstance(layer, Layer):
         raise TypeError(
             f"{type(layer).__name__} has no blocks whose contributions could be told apart; expected ParaRNN, ParaLSTM "
             "or ParaGRU (parallelrnn.from_torch turns nn.RNN, nn.LSTM and nn.GRU into these)"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import numpy as np
@@ -10,9 +9,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from parallelrnn.interpret.layout import as_taken, time_first
+from parallelrnn.interpret.layers import as_blocks, as_taken, exact, time_first
 
 Array = NDArray[np.float64]
+
+
+class NoFreeRunError(ValueError):
+    """A model whose output is no forecast of its next input."""
 
 
 class FreeRun:
@@ -23,18 +26,18 @@ class FreeRun:
     """
 
     def __init__(self, layer: Any, readout: nn.Module | None) -> None:
-        _check_layer(layer)
-        # A copy, since the caller's own weights keep their precision.
-        self.layer: Any = copy.deepcopy(layer).double().eval()
-        self.readout = nn.Identity() if readout is None else copy.deepcopy(readout).double().eval()
-        for parameter in (*self.layer.parameters(), *self.readout.parameters()):
-            parameter.requires_grad_(False)
-        units = getattr(layer, "proj_size", 0) or layer.hidden_size
-        has_cell = isinstance(layer, nn.LSTM) or getattr(layer, "num_states", 1) == 2
+        layer = self.layer = exact(as_blocks(layer))
+        if layer.bidirectional:
+            raise NoFreeRunError(
+                "a layer that also runs backwards knows the future, and cannot run on its own forecasts"
+            )
+        self.readout = nn.Identity() if readout is None else exact(readout)
+        units = layer.proj_size or layer.hidden_size
+        has_cell = layer.num_states == 2
         self._sizes: list[int] = [units] * layer.num_layers + [layer.hidden_size] * layer.num_layers * has_cell
         outputs = self.output(torch.zeros(1, self.size, dtype=torch.float64)).shape[-1]
         if outputs != layer.input_size:
-            raise ValueError(
+            raise NoFreeRunError(
                 f"a model that runs on its own forecasts puts out what it takes in: the layer has {layer.input_size} "
                 f"inputs, and {outputs} outputs; give readout=nn.Linear(..., {layer.input_size}), or a layer whose "
                 f"aggregate has {layer.input_size} outputs"
@@ -48,8 +51,8 @@ class FreeRun:
     def output(self, state: Tensor) -> Tensor:
         """The forecast of the next input, (N, n) -> (N, C)."""
         last = state.split(self._sizes, -1)[self.layer.num_layers - 1]
-        aggregate = getattr(self.layer, "aggregate", None)
-        output: Tensor = self.readout(last if aggregate is None else aggregate(last))
+        aggregate = self.layer.aggregate or nn.Identity()
+        output: Tensor = self.readout(aggregate(last))
         return output
 
     def step(self, state: Tensor) -> Tensor:
@@ -81,13 +84,3 @@ class FreeRun:
         (derivative,) = torch.autograd.grad(function(copies).diagonal().sum(), copies)
         found: Array = derivative.numpy()
         return found
-
-
-def _check_layer(layer: Any) -> None:
-    if not hasattr(layer, "num_layers") or not (isinstance(layer, nn.RNNBase) or hasattr(layer, "block_states")):
-        raise TypeError(
-            f"expected ParaRNN, ParaLSTM, ParaGRU, nn.RNN, nn.LSTM or nn.GRU and what reads it out, "
-            f"got {type(layer).__name__}"
-        )
-    if layer.bidirectional:
-        raise ValueError("a layer that also runs backwards knows the future, and cannot run on its own forecasts")

@@ -7,7 +7,6 @@ own at every step, and has eigenvalues of its own.
 
 from __future__ import annotations
 
-import copy
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -15,12 +14,11 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
-from parallelrnn.interpret.layout import as_taken, time_first
+from parallelrnn.interpret.layers import as_blocks, as_taken, exact, time_first
 from parallelrnn.interpret.text import Summary, table
 from parallelrnn.interpret.units import Step
-from parallelrnn.nn import from_torch
 
 Array = NDArray[np.float64]
 Complex = NDArray[np.complex128]
@@ -93,27 +91,15 @@ class LocalDynamics:
 
 def local_dynamics(layer: Any, x: Tensor, *, freq: str | None = None) -> LocalDynamics:
     """Eigenvalues of each block's derivative, state after a step by state before it, at every step of the data x."""
-    layer = _as_blocks(layer)
+    layer = exact(as_blocks(layer))
+    if layer.bidirectional or layer.proj_size:
+        raise ValueError("local dynamics are read of layers that run in one direction and do not project their state")
     series = time_first(layer, x.double())
     found = []
     for index, (inputs, states) in enumerate(_run(layer, series)):
         derivative = _derivatives(layer, index, inputs, states)
         found += [LocalBlock(index, block, _sorted(matrices)) for block, matrices in enumerate(derivative)]
     return LocalDynamics(tuple(found), Step.of(freq))
-
-
-def _as_blocks(layer: Any) -> Any:
-    """A copy in double precision; a layer of `torch.nn` as one block."""
-    if isinstance(layer, nn.RNNBase):
-        layer = from_torch(layer, block_size=layer.hidden_size)
-    if not hasattr(layer, "block_states"):
-        raise TypeError(
-            f"expected ParaRNN, ParaLSTM, ParaGRU, nn.RNN, nn.LSTM or nn.GRU, got {type(layer).__name__}; "
-            "give the layer of the model that is to be read"
-        )
-    if layer.bidirectional or layer.proj_size:
-        raise ValueError("local dynamics are read of layers that run in one direction and do not project their state")
-    return copy.deepcopy(layer).double().eval()
 
 
 @torch.no_grad()

@@ -8,7 +8,7 @@ recurrence features, the eigenvalues of the recurrent matrix alone, which say ho
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -28,6 +28,10 @@ _NEWTON = 50  # steps of Newton's method from where it ended
 _RESIDUAL = 1e-9  # of a fixed point, relative
 
 
+class NoFixedPointError(ValueError):
+    """A model whose own forecasts come to rest nowhere."""
+
+
 @dataclass(frozen=True)
 class Mode(Row):
     """One eigenvalue (pair) of the closed loop: a cycle or trend of the forecast."""
@@ -36,6 +40,9 @@ class Mode(Row):
     eigenvalue: complex  # imag >= 0
     share: float = math.nan  # of the forecast's variance over the horizon
     step: int | None = None  # of a free run, if the mode is local to it
+    part: Array | None = field(
+        default=None, compare=False, repr=False
+    )  # in the forecast, (H, B, C), where it has a share
 
 
 @dataclass(frozen=True)
@@ -45,6 +52,7 @@ class ForecastModes(Table[Mode]):
     rows: tuple[Mode, ...]
     where: str  # the state for which they hold
     time: Step
+    level: Array | None = field(default=None, compare=False, repr=False)  # (C,), which the parts of the modes add to
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -89,8 +97,9 @@ def forecast_modes(
     others they are those of the derivative at the fixed point to which the model's own forecasts lead; with `along`,
     at so many steps of a free run after the data x.
 
-    With x, which may be a batch of sequences, each mode gets its share: the covariance of its part in the forecast of
-    `horizon` steps after x with that forecast, relative to the forecast's variance. For a model that is not linear the
+    With x, which may be a batch of sequences, each mode gets its part in the forecast of `horizon` steps after x (the
+    level and all parts sum to the forecast) and its share: the covariance of that part with the forecast, relative to
+    the forecast's variance. For a model that is not linear the
     forecast is that of its linearisation, and there are no shares where that grows: the model's own forecast then
     goes elsewhere (see `along`).
     """
@@ -107,7 +116,8 @@ def forecast_modes(
     where = "exact, since the model is linear" if linear else "to first order around the model's fixed point"
     stays = linear or abs(np.linalg.eigvals(loop)).max() < 1
     deviations = (start - fixed).numpy() if x is not None and stays else None
-    return ForecastModes(_modes(loop, reading, deviations, horizon), where, time)
+    level = run.output(fixed[None])[0].numpy()
+    return ForecastModes(_modes(loop, reading, deviations, horizon), where, time, level)
 
 
 def _modes(
@@ -120,16 +130,20 @@ def _modes(
     """The eigenvalues of a closed loop, largest modulus first, with the shares that they have in forecasts."""
     groups = spectrum_of(loop).groups(default_tolerance(len(loop), np.finfo(float).eps))
     blocks = [JordanBlock(order, complex(group.eigenvalue)) for group in groups for order in group.orders]
-    shares = [math.nan] * len(blocks)
-    if reading is not None and deviations is not None:
-        shares = _shares(blocks, basis_of(groups), reading, deviations, horizon)
-    rows = (Mode(block.order, block.eigenvalue, share, step) for block, share in zip(blocks, shares, strict=True))
+    if reading is None or deviations is None:
+        rows = [Mode(block.order, block.eigenvalue, step=step) for block in blocks]
+    else:
+        parts = _parts(blocks, basis_of(groups), reading, deviations, horizon)
+        rows = [
+            Mode(block.order, block.eigenvalue, share, step, part)
+            for block, share, part in zip(blocks, _shares(parts), parts, strict=True)
+        ]
     return tuple(sorted(rows, key=lambda mode: -mode.modulus))
 
 
-def _shares(blocks: list[JordanBlock], basis: Array, reading: Array, deviations: Array, horizon: int) -> list[float]:
-    """The covariances of the parts with the whole forecast, relative to its variance."""
-    coordinates = np.linalg.solve(basis, deviations.T)  # (n, N)
+def _parts(blocks: list[JordanBlock], basis: Array, reading: Array, deviations: Array, horizon: int) -> Array:
+    """What each mode adds to the forecasts that start at some deviations, (modes, H, B, C)."""
+    coordinates = np.linalg.solve(basis, deviations.T)  # (n, B)
     outputs = reading @ basis  # (C, n)
     parts = []
     start = 0
@@ -138,11 +152,16 @@ def _shares(blocks: list[JordanBlock], basis: Array, reading: Array, deviations:
         rows = slice(start, start + len(matrix))
         now, steps = coordinates[rows], []
         for _ in range(horizon):
-            steps.append(outputs[:, rows] @ now)
+            steps.append((outputs[:, rows] @ now).T)
             now = matrix @ now
-        parts.append(np.stack(steps))  # (H, C, N)
+        parts.append(np.stack(steps))
         start = rows.stop
-    centred = np.stack(parts) - np.mean(parts, axis=(1, 3), keepdims=True)
+    return np.stack(parts)
+
+
+def _shares(parts: Array) -> list[float]:
+    """The covariances of the parts (modes, H, B, C) with the whole forecast, relative to its variance."""
+    centred = parts - parts.mean(axis=(1, 2), keepdims=True)
     total = centred.sum(axis=0)
     variance = (total**2).sum()
     if not variance > 0:
@@ -171,7 +190,9 @@ def _fixed_point(run: FreeRun, state: Tensor) -> tuple[Tensor, bool]:
     for _ in range(_STEPS):
         following = run.step(state)
         if not following.isfinite().all():
-            raise ValueError("the model's own forecasts grow without bound, so it has no fixed point to linearise at")
+            raise NoFixedPointError(
+                "the model's own forecasts grow without bound, so it has no fixed point to linearise at"
+            )
         if torch.equal(following, state):
             break
         state = following
@@ -181,7 +202,7 @@ def _fixed_point(run: FreeRun, state: Tensor) -> tuple[Tensor, bool]:
             return state[0], False
         loop, _ = run.jacobian(state[0])
         state = state + torch.from_numpy(np.linalg.lstsq(np.eye(run.size) - loop, change, rcond=None)[0])
-    raise ValueError(
+    raise NoFixedPointError(
         "no fixed point was found of the model's own forecasts: they cycle or wander; read the modes along a free run "
         "after data instead: forecast_modes(model, readout, x, along=100)"
     )

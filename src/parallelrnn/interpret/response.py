@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from parallelrnn.interpret.contributions import BlockName, contributions
-from parallelrnn.interpret.layout import as_taken, time_first
+from parallelrnn.interpret.layers import as_blocks, as_taken, exact, time_first
 from parallelrnn.nn import ParaRNN
 
 Array = NDArray[np.float64]
@@ -45,8 +44,8 @@ def impulse_response(
     `nudge` is in units of the input's standard deviation. In a linear layer the answer is the same at all places, and
     is what the recurrence features say; how far `mean` is from `linear` shows how much the activation bends it.
     """
+    layer = exact(as_blocks(layer))
     _check(layer, x, lags, places, band)
-    layer = copy.deepcopy(layer).double().eval()
     series = time_first(layer, x.double())  # (T, B, C)
     length, batch, inputs = series.shape
     sizes = nudge * torch.where(series.std((0, 1)) > 0, series.std((0, 1)), 1.0)
@@ -105,11 +104,6 @@ def _spread(length: int, batch: int, places: int) -> list[tuple[int, int]]:
 
 
 def _check(layer: Any, x: Tensor, lags: int, places: int, band: float) -> None:
-    if isinstance(layer, nn.RNNBase) or not hasattr(layer, "block_states"):
-        raise TypeError(
-            f"expected ParaRNN, ParaLSTM or ParaGRU, got {type(layer).__name__} "
-            "(parallelrnn.from_torch turns nn.RNN, nn.LSTM and nn.GRU into these)"
-        )
     if layer.bidirectional:
         raise ValueError("a layer that also runs backwards answers before it is asked; use one in one direction")
     steps = x.shape[1] if layer.batch_first and x.dim() == 3 else x.shape[0]

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from parallelrnn.interpret.contributions import VARIES_NOT
+from parallelrnn.interpret.layers import as_blocks, linear_map
 from parallelrnn.nn import RecurrentBlock
 
 Array = NDArray[np.float64]
@@ -27,9 +28,9 @@ class Shares:
 
     @torch.no_grad()
     def __init__(self, layer: Any, x: Tensor) -> None:
-        states, sizes = _states(layer, x)
-        aggregate = getattr(layer, "aggregate", None)
-        weight = aggregate.weight if isinstance(aggregate, nn.Linear) else torch.eye(states.shape[-1]).to(states)
+        layer = as_blocks(layer)
+        states, sizes = layer.block_states(x), layer.block_sizes
+        weight, _ = linear_map(layer)
         centred = states.flatten(0, -2).double()
         centred = centred - centred.mean(0)
         output = centred @ weight.double().T
@@ -52,17 +53,3 @@ class Shares:
         if block.layer != self._last or len(covariance) != len(projector):
             return math.nan
         return float(np.sum((weight @ projector) * covariance.T) / self._variance)
-
-
-def _states(layer: Any, x: Tensor) -> tuple[Tensor, list[int]]:
-    """The states of the last layer at every step, and how many units each block has in them."""
-    if isinstance(layer, nn.RNNBase):
-        output = layer(x)[0]
-        units = layer.proj_size or layer.hidden_size
-        return output, [units] * (2 if layer.bidirectional else 1)
-    if not hasattr(layer, "block_states"):
-        raise TypeError(
-            f"shares need a layer whose output the features add up to: ParaRNN, ParaLSTM, ParaGRU, nn.RNN, nn.LSTM or "
-            f"nn.GRU, got {type(layer).__name__}; give that layer of the model, and what it gets as x"
-        )
-    return layer.block_states(x), layer.block_sizes
