@@ -7,6 +7,7 @@ from parallelrnn.interpret import (
     impulse_response,
     real_jordan,
     recurrence_features,
+    report,
 )
 from parallelrnn.nn import ParaGRU, ParaGRUCell, ParaLSTM, ParaLSTMCell, ParaRNN, ParaRNNCell, from_torch
 
@@ -24,4 +25,5 @@ __all__ = [
     "impulse_response",
     "real_jordan",
     "recurrence_features",
+    "report",
 ]

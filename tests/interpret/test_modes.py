@@ -224,3 +224,33 @@ def test_a_linearisation_that_grows_has_no_shares() -> None:
     assert modes[0].modulus > 1
     assert not modes.has_shares
     assert "move away from here" in modes.summary().replace("\n", " ")
+
+
+def test_the_cycle_that_forecasts_settle_into() -> None:
+    """Against the crossings of zero of the model's own forecasts, counted over a long run."""
+    layer = ParaRNN(1, 2, bias=False, aggregate=nn.Linear(2, 1, bias=False)).double()
+    angle = 2 * math.pi / 17.3
+    with torch.no_grad():
+        turn = 1.15 * torch.tensor([[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]])
+        layer.aggregate.weight.copy_(torch.tensor([[1.0, 0.0]]))
+        layer.weight_ih_l0.copy_(torch.tensor([[0.3], [0.1]]))
+        layer.weight_hh_l0.copy_(turn - layer.weight_ih_l0 @ layer.aggregate.weight)
+    found = forecast_modes(layer)
+    assert found[0].period == pytest.approx(17.3)
+    assert found[0].modulus == pytest.approx(1.15)
+    run = FreeRun(layer, None)
+    state, outputs = torch.full((1, 2), 0.1, dtype=torch.float64), []
+    for _ in range(6000):
+        outputs.append(float(run.output(state)))
+        state = run.step(state)
+    settled = np.array(outputs[1000:])
+    rising = np.flatnonzero((settled[:-1] < 0) & (settled[1:] >= 0))
+    period = (rising[-1] - rising[0]) / (len(rising) - 1)
+    assert found.cycle.period == pytest.approx(period, rel=1e-3)
+    assert found.cycle.share > 0.9
+    assert f"period of {period:.1f} steps (measured)" in found.summary().replace("\n", " ")
+
+
+def test_what_comes_to_rest_has_no_cycle() -> None:
+    assert forecast_modes(made(ParaRNN)).cycle is None
+    assert forecast_modes(predictor(1.1 * np.eye(2), np.ones((2, 1)), np.ones((1, 2)))).cycle is None

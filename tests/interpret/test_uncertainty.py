@@ -5,9 +5,11 @@ import math
 import numpy as np
 import pytest
 from scipy.linalg import block_diag
+from scipy.stats import t as student
+from torch import nn
 
-from parallelrnn import recurrence_features
-from parallelrnn.interpret import Features, match_fits
+from parallelrnn import ParaRNN, forecast_modes, recurrence_features
+from parallelrnn.interpret import Features, Interval, match_fits
 
 
 def wave(period: float, half_life: float) -> np.ndarray:
@@ -78,12 +80,49 @@ def test_the_jackknife_of_a_mean_is_its_standard_error() -> None:
     (found,) = match_fits(tables, method="jackknife", level=0.95)
     error = sample.std(ddof=1) / math.sqrt(30)
     assert found.modulus.estimate == pytest.approx(sample.mean())
-    assert found.modulus.high - found.modulus.estimate == pytest.approx(1.959964 * error, rel=1e-6)
+    assert found.modulus.high - found.modulus.estimate == pytest.approx(student.ppf(0.975, 29) * error)
+
+
+def test_the_bootstrap_is_students_interval_of_logarithms_around_the_fit() -> None:
+    random = np.random.default_rng(0)
+    periods, half_lives = 24 * np.exp(0.02 * random.normal(size=30)), 72 * np.exp(0.2 * random.normal(size=30))
+    tables = [recurrence_features(wave(*pair)) for pair in zip(periods, half_lives, strict=True)]
+    (found,) = match_fits(tables, recurrence_features(wave(23.7, 80)), method="bootstrap")
+    for interval, values, estimate in ((found.period, periods, 23.7), (found.half_life, half_lives, 80)):
+        width = student.ppf(0.95, 29) * np.log(values).std(ddof=1)
+        assert interval.estimate == pytest.approx(estimate)
+        assert interval.low == pytest.approx(estimate * np.exp(-width))
+        assert interval.high == pytest.approx(estimate * np.exp(width))
+    assert found.frequency == 1
+
+
+@pytest.mark.parametrize(("growing", "is_open"), [(1, False), (5, True)])
+def test_half_lives_that_may_be_endless(growing: int, is_open: bool) -> None:
+    """One of 30 draws that does not fade is within the 5 % beyond the limit; five are not."""
+    moduli = [0.99 + 0.0005 * math.sin(index) for index in range(30 - growing)] + [1.001] * growing
+    tables = [recurrence_features(modulus * wave(24, math.inf)) for modulus in moduli]
+    (found,) = match_fits(tables, recurrence_features(0.99 * wave(24, math.inf)), method="bootstrap")
+    assert math.isinf(found.half_life.high) == is_open
+    assert 50 < found.half_life.low < found.half_life.estimate == pytest.approx(math.log(0.5) / math.log(0.99))
+
+
+def test_a_decay_has_no_period_to_be_sure_of() -> None:
+    tables = [recurrence_features([[modulus]]) for modulus in (0.5, 0.52, 0.51)]
+    (found,) = match_fits(tables, tables[0], method="bootstrap")
+    assert found.period == Interval(math.inf, math.inf, math.inf)
+
+
+def test_what_the_fit_has_and_nothing_else_has() -> None:
+    found = match_fits([recurrence_features([[0.5]])] * 3, recurrence_features(np.diag([0.5, -0.9])))
+    assert [one.frequency for one in found] == [1, 0]
+    assert found[1].modulus.estimate == pytest.approx(0.9)
+    assert math.isnan(found[1].modulus.low)
 
 
 def test_the_table() -> None:
     text = match_fits(fits(10)).summary()
-    assert "10 fits; intervals at 90%" in text
+    assert "Recurrence features in 10 fits" in text
+    assert "Intervals at 90%" in text
     assert "h (" in text
     assert "100%" in text
 
@@ -94,10 +133,15 @@ def test_what_cannot_be_compared_is_refused() -> None:
         match_fits([one])
     with pytest.raises(ValueError, match="nothing to match"):
         match_fits([one, recurrence_features([[0.0]])])
-    with pytest.raises(ValueError, match="'quantiles', 'jackknife', got 'guess'"):
+    with pytest.raises(ValueError, match="'quantiles', 'bootstrap', 'jackknife', got 'guess'"):
         match_fits([one, one], method="guess")
     with pytest.raises(ValueError, match="between 0 and 1"):
         match_fits([one, one], level=90)
+    with pytest.raises(ValueError, match="fitted="):
+        match_fits([one, one], method="bootstrap")
+    modes = forecast_modes(ParaRNN(1, 2, nonlinearity="linear", aggregate=nn.Linear(2, 1)))
+    with pytest.raises(ValueError, match="tables of one kind"):
+        match_fits([one, modes])
 
 
 def test_two_that_are_the_same_are_not_parted_for_two_that_are_not() -> None:

@@ -16,7 +16,13 @@ from parallelrnn.kernels import Weights, cpu, dispatch, library, triton
 from parallelrnn.nn import ParaGRU, ParaLSTM, ParaRNN
 
 TOLERANCE = 1e-5  # float32 over a few steps, values and gradients of order 1
-EXTRAS = {"cli": ("typer", "rich"), "demo": ("statsmodels",), "onnx": ("onnx", "onnxscript")}
+EXTRAS = {
+    "cli": ("typer", "rich"),
+    "demo": ("statsmodels",),
+    "onnx": ("onnx", "onnxscript"),
+    "plot": ("matplotlib", "pandas"),
+    "report": ("plotly", "jinja2"),
+}
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,8 @@ from parallelrnn.interpret.features import Feature, Features, features_of_blocks
 from parallelrnn.interpret.jordan import JordanBlock, RealJordan, real_jordan
 from parallelrnn.interpret.local import LocalBlock, LocalDynamics, local_dynamics
 from parallelrnn.interpret.modes import ForecastModes, Mode, forecast_modes
+from parallelrnn.interpret.report import report
+from parallelrnn.interpret.resample import bootstrap_series
 from parallelrnn.interpret.response import ImpulseResponse, impulse_response
 from parallelrnn.interpret.tracking import FeatureTracker, Snapshot
 from parallelrnn.interpret.uncertainty import Interval, Matched, MatchedTables, match_fits
@@ -26,6 +28,7 @@ __all__ = [
     "Mode",
     "RealJordan",
     "Snapshot",
+    "bootstrap_series",
     "contributions",
     "features_of_blocks",
     "forecast_modes",
@@ -35,4 +38,5 @@ __all__ = [
     "match_fits",
     "real_jordan",
     "recurrence_features",
+    "report",
 ]

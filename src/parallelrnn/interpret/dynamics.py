@@ -6,9 +6,10 @@ import math
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
 
 from parallelrnn.interpret.optional import optional
+from parallelrnn.interpret.text import Display, Summary
 from parallelrnn.interpret.units import Step
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ class Row(Dynamics):
 class Table(Sequence[T], ABC):
     """Rows of one kind."""
 
+    name: ClassVar[str]
     rows: tuple[T, ...]
     time: Step  # from one step to the next
 
@@ -84,6 +86,14 @@ class Table(Sequence[T], ABC):
     @abstractmethod
     def columns(self) -> tuple[str, ...]:
         """The properties of a row that a frame shows."""
+
+    @abstractmethod
+    def display(self, most: int = 20) -> Display:
+        """The rows with the largest shares, or without data the largest moduli, as a table of so many."""
+
+    def summary(self, most: int = 20) -> Summary:
+        """The same for the terminal."""
+        return self.display(most).text()
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from parallelrnn.interpret.jordan import as_matrix, check_tolerance, default_tol
 from parallelrnn.interpret.planar import Planes
 from parallelrnn.interpret.shares import Shares
 from parallelrnn.interpret.spectrum import Spectrum, plain_eigenvalues
-from parallelrnn.interpret.text import Summary, table
+from parallelrnn.interpret.text import Display
 from parallelrnn.interpret.units import Step
 from parallelrnn.nn import RecurrentBlock, recurrent_blocks
 
@@ -48,6 +48,7 @@ class Feature(Row):
 class Features(Table[Feature]):
     """The recurrence features of a model, longest memory first within each recurrent matrix."""
 
+    name: ClassVar = "Recurrence features"
     rows: tuple[Feature, ...]
     nullity: int  # eigenvalues 0, which remember nothing and are no features
     time: Step
@@ -58,7 +59,7 @@ class Features(Table[Feature]):
         place = ("layer", "direction", "gate", "block")
         return (*place, "label", "kind", "order", "modulus", "angle", "period", "half_life", "distance", "share")
 
-    def summary(self, most: int = 20) -> Summary:
+    def display(self, most: int = 20) -> Display:
         """The features with the largest shares, or without data with the longest memory, as a table of so many."""
         shown = self.most_important(most)
         rows = [
@@ -79,7 +80,7 @@ class Features(Table[Feature]):
         ]
         names = ["layer", "direction", "gate", "block", "type", "modulus", "angle", "period", "half-life", "distance"]
         names += ["share"] if self.has_shares else []
-        return table("Recurrence features: how the model remembers", names, rows, self._notes(len(shown)))
+        return Display(f"{self.name}: how the model remembers", names, rows, self._notes(len(shown)))
 
     def _notes(self, shown: int) -> list[str]:
         counts = ", ".join(f"{count} {label}" for label, count in self.counts().items())

@@ -57,7 +57,11 @@ class FreeRun:
 
     def step(self, state: Tensor) -> Tensor:
         """The state after that forecast has come true, (N, n) -> (N, n)."""
-        return self._after(self.output(state)[None], state)
+        return self.after_one(self.output(state), state)
+
+    def after_one(self, values: Tensor, state: Tensor) -> Tensor:
+        """The state after one more input (N, C)."""
+        return self._after(values[None], state)
 
     def after(self, x: Tensor) -> Tensor:
         """The state after an input, in the layout that the layer takes; (N, n)."""

@@ -40,6 +40,17 @@ def linear_map(layer: Layer) -> tuple[Tensor, Tensor]:
     return torch.eye(width).to(like), torch.zeros(width).to(like)
 
 
+def fold_in(layer: Layer, readout: nn.Linear) -> Any:
+    """A copy of a layer whose linear aggregate is followed at once by a linear readout."""
+    weight, bias = linear_map(layer)
+    folded = copy.deepcopy(layer)
+    folded.aggregate = nn.Linear(weight.shape[1], readout.out_features, dtype=weight.dtype, device=weight.device)
+    with torch.no_grad():
+        folded.aggregate.weight.copy_(readout.weight @ weight)
+        folded.aggregate.bias.copy_(readout(bias))
+    return folded
+
+
 def time_first(layer: Any, x: Tensor) -> Tensor:
     """(T, B, C) from what the layer takes: (T, B, C), (B, T, C) if it is batch_first, or one sequence (T, C)."""
     if x.dim() == 2:

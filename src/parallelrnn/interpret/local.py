@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from parallelrnn.interpret.layers import as_blocks, as_taken, exact, time_first
-from parallelrnn.interpret.text import Summary, table
+from parallelrnn.interpret.text import Display, Summary
 from parallelrnn.interpret.units import Step
 
 Array = NDArray[np.float64]
@@ -64,6 +64,10 @@ class LocalDynamics:
     time: Step
 
     def summary(self, most: int = 20) -> Summary:
+        """The same for the terminal."""
+        return self.display(most).text()
+
+    def display(self, most: int = 20) -> Display:
         """Quantiles over the data of each block's half-life, those with the longest median first."""
         order = sorted(self.blocks, key=lambda block: -float(np.median(block.half_lives)))[:most]
         rows = [
@@ -86,7 +90,7 @@ class LocalDynamics:
             "how many it turns; period: the median. Local to the data: the weights alone describe the state zero.",
             f"{len(self.blocks)} blocks, {len(order)} shown.",
         ]
-        return table("Local dynamics: how blocks remember along the data", names, rows, notes)
+        return Display("Local dynamics: how blocks remember along the data", names, rows, notes)
 
 
 def local_dynamics(layer: Any, x: Tensor, *, freq: str | None = None) -> LocalDynamics:

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from parallelrnn.interpret.cycle import Cycle, settled_cycle
 from parallelrnn.interpret.dynamics import Row, Table, format_share
 from parallelrnn.interpret.freerun import FreeRun
 from parallelrnn.interpret.jordan import JordanBlock, basis_of, default_tolerance, spectrum_of
-from parallelrnn.interpret.text import Summary, table
+from parallelrnn.interpret.text import Display
 from parallelrnn.interpret.units import Step
 
 Array = NDArray[np.float64]
@@ -26,6 +28,7 @@ Array = NDArray[np.float64]
 _STEPS = 2000  # of a free run in search of a fixed point
 _NEWTON = 50  # steps of Newton's method from where it ended
 _RESIDUAL = 1e-9  # of a fixed point, relative
+_NUDGE = 1e-3  # of a state, so that a free run does not start at the very fixed point that it would leave
 
 
 class NoFixedPointError(ValueError):
@@ -49,9 +52,11 @@ class Mode(Row):
 class ForecastModes(Table[Mode]):
     """The forecast modes of a model."""
 
+    name: ClassVar = "Forecast modes"
     rows: tuple[Mode, ...]
     where: str  # the state for which they hold
     time: Step
+    cycle: Cycle | None = None  # into which forecasts settle that leave the fixed point
     level: Array | None = field(default=None, compare=False, repr=False)  # (C,), which the parts of the modes add to
 
     @property
@@ -59,7 +64,7 @@ class ForecastModes(Table[Mode]):
         """What a mode is, and how much it carries."""
         return ("label", "kind", "order", "modulus", "angle", "period", "half_life", "share", "step")
 
-    def summary(self, most: int = 20) -> Summary:
+    def display(self, most: int = 20) -> Display:
         """The modes with the largest shares, or without data with the largest moduli, as a table of so many."""
         shown = self.most_important(most)
         rows = [
@@ -77,8 +82,13 @@ class ForecastModes(Table[Mode]):
         notes = [f"{len(self)} modes, {len(shown)} shown; {self.where}."]
         if any(mode.modulus > 1 for mode in self):
             notes.append("A modulus above 1: forecasts that are fed back move away from here.")
+        if self.cycle is not None:
+            notes.append(
+                f"Left to itself the model settles into a cycle; its strongest wave, {self.cycle.share:.0%} of it, has "
+                f"a period of {self.time.format(self.cycle.period)} (measured)."
+            )
         notes.append("These are the cycles and trends of the forecast (AR side), not the memory.")
-        return table("Forecast modes: the cycles that the model believes in", names, rows, notes)
+        return Display(f"{self.name}: the cycles that the model believes in", names, rows, notes)
 
 
 def forecast_modes(
@@ -99,9 +109,8 @@ def forecast_modes(
 
     With x, which may be a batch of sequences, each mode gets its part in the forecast of `horizon` steps after x (the
     level and all parts sum to the forecast) and its share: the covariance of that part with the forecast, relative to
-    the forecast's variance. For a model that is not linear the
-    forecast is that of its linearisation, and there are no shares where that grows: the model's own forecast then
-    goes elsewhere (see `along`).
+    the forecast's variance. For a model that is not linear the forecast is that of its linearisation. Where that grows
+    there are no shares, since the model's own forecast goes elsewhere: `cycle` says where (and see `along`).
     """
     run, time = FreeRun(model, readout), Step.of(freq)
     start = torch.zeros(1, run.size, dtype=torch.float64) if x is None else run.after(x)
@@ -117,7 +126,8 @@ def forecast_modes(
     stays = linear or abs(np.linalg.eigvals(loop)).max() < 1
     deviations = (start - fixed).numpy() if x is not None and stays else None
     level = run.output(fixed[None])[0].numpy()
-    return ForecastModes(_modes(loop, reading, deviations, horizon), where, time, level)
+    cycle = None if stays else settled_cycle(run, start[:1] + _NUDGE)
+    return ForecastModes(_modes(loop, reading, deviations, horizon), where, time, cycle, level)
 
 
 def _modes(

@@ -1,9 +1,10 @@
-"""Tables for the terminal, in the manner of statsmodels."""
+"""Tables for people; in the terminal in the manner of statsmodels."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 
 class Summary(str):
@@ -15,14 +16,23 @@ class Summary(str):
         return str(self)
 
 
-def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], notes: Sequence[str] = ()) -> Summary:
-    """Columns flush right under their names, between rules, with notes below."""
-    widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
-    width = max(sum(widths) + 2 * (len(widths) - 1), len(title))
+@dataclass(frozen=True)
+class Display:
+    """A table for people: words in cells."""
 
-    def line(cells: Sequence[str]) -> str:
-        return "  ".join(cell.rjust(size) for cell, size in zip(cells, widths, strict=True))
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    notes: Sequence[str] = ()
 
-    body = [title.center(width).rstrip(), "=" * width, line(columns), "-" * width, *map(line, rows), "=" * width]
-    below = [wrapped for note in notes for wrapped in textwrap.wrap(note, max(width, 60))]
-    return Summary("\n".join([*body, *below]))
+    def text(self) -> Summary:
+        """For the terminal: columns flush right under their names, between rules, with notes below."""
+        widths = [max(map(len, column)) for column in zip(self.columns, *self.rows, strict=True)]
+        width = max(sum(widths) + 2 * (len(widths) - 1), len(self.title))
+
+        def line(cells: Sequence[str]) -> str:
+            return "  ".join(cell.rjust(size) for cell, size in zip(cells, widths, strict=True))
+
+        head = [self.title.center(width).rstrip(), "=" * width, line(self.columns), "-" * width]
+        below = [wrapped for note in self.notes for wrapped in textwrap.wrap(note, max(width, 60))]
+        return Summary("\n".join([*head, *map(line, self.rows), "=" * width, *below]))

@@ -9,18 +9,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from parallelrnn.interpret.dynamics import Dynamics, Table
-from parallelrnn.interpret.text import Summary, table
+from parallelrnn.interpret.text import Display, Summary
 from parallelrnn.interpret.units import Step
 
 Array = NDArray[np.float64]
-METHODS = ("quantiles", "jackknife")
+METHODS = ("quantiles", "bootstrap", "jackknife")
 
 
 @dataclass(frozen=True)
@@ -58,6 +57,7 @@ class Matched:
 class MatchedTables(Sequence[Matched]):
     """Features or modes of several fits, those that appear most often first."""
 
+    name: str  # of what was matched
     rows: tuple[Matched, ...]
     fits: int
     level: float
@@ -70,7 +70,11 @@ class MatchedTables(Sequence[Matched]):
         return self.rows[index]
 
     def summary(self, most: int = 20) -> Summary:
-        """Intervals for period, half-life and share."""
+        """The same for the terminal."""
+        return self.display(most).text()
+
+    def display(self, most: int = 20) -> Display:
+        """Intervals for period, half-life and share, as a table of so many."""
         names = ("type", "fits", "period", "half-life", "share")
         rows = [
             (
@@ -82,33 +86,49 @@ class MatchedTables(Sequence[Matched]):
             )
             for one in self.rows[:most]
         ]
-        notes = [f"{self.fits} fits; intervals at {self.level:.0%}. Fits: in how many of them it appears."]
-        return table("Fits compared", names, rows, notes)
+        notes = [f"Intervals at {self.level:.0%}. Fits: in how many of them it appears."]
+        return Display(f"{self.name} in {self.fits} fits", names, rows, notes)
 
 
 def match_fits(
-    tables: Sequence[Table[Any]], *, level: float = 0.9, method: str = "quantiles", furthest: float = 0.25
+    tables: Sequence[Table[Any]],
+    fitted: Table[Any] | None = None,
+    *,
+    level: float = 0.9,
+    method: str = "quantiles",
+    furthest: float = 0.25,
 ) -> MatchedTables:
     """Match the rows of several fits' tables to each other, and give intervals.
 
     As poles s = -log(eigenvalue) two rows are |s - s'| / (|s| + |s'|) apart, which is relative in half-life and period
-    alike: a quarter is a period of 24 beside one of 40. Each table is matched to that which lies nearest to all others,
-    so that the sum of these distances is smallest; rows further than `furthest` from each other are not the same.
+    alike: a quarter is a period of 24 beside one of 40. Each table is matched to that of the fit to the data itself,
+    `fitted`, or without it to that which lies nearest to all others, so that the sum of these distances is smallest;
+    rows further than `furthest` from each other are not the same.
 
-    `method`: "quantiles" of the fits, for seeds and bootstrap samples; "jackknife", for fits that leave out one stretch
-    of the data each, widens the scatter of these fits to that of fits to independent data.
+    `method`: "quantiles" of the fits, for seeds. "bootstrap", for fits to series that were drawn anew (see
+    `bootstrap_series`): the estimate is that of `fitted`, and Student's interval of the scatter around it.
+    "jackknife", for fits that leave out one stretch of the data each: the same, with the scatter widened to that of
+    fits to independent data. Both are taken of the logarithms of periods and half-lives.
     """
-    _check(tables, level, method, furthest)
-    reference = _most_central(tables)
-    found: list[list[Dynamics]] = [[row] for row in tables[reference]]
-    for index, other in enumerate(tables):
-        if index == reference:
-            continue
-        for row, column in _pairs(tables[reference], other, furthest):
-            found[row].append(other[column])
-    matched = [_matched(rows, len(tables), level, method) for rows in found]
+    _check(tables, fitted, level, method, furthest)
+    reference = tables[_most_central(tables)] if fitted is None else fitted
+    found: list[list[Dynamics]] = [[] for _ in reference]
+    for table in tables:
+        for row, column in _pairs(reference, table, furthest):
+            found[row].append(table[column])
+    matched = [
+        _matched(row, rows, len(tables), level, method, fitted is not None)
+        for row, rows in zip(reference, found, strict=True)
+    ]
     matched.sort(key=lambda one: (-one.frequency, -(0 if math.isnan(one.share.estimate) else one.share.estimate)))
-    return MatchedTables(tuple(matched), len(tables), level, tables[reference].time)
+    return MatchedTables(reference.name, tuple(matched), len(tables), level, reference.time)
+
+
+def nearest(row: Dynamics, matched: MatchedTables, furthest: float = 0.25) -> Matched | None:
+    """What several fits say of a row of one of them."""
+    apart = [distances([row], one.rows).min() for one in matched]
+    best = int(np.argmin(apart))
+    return matched.rows[best] if apart[best] < furthest else None
 
 
 def distances(first: Sequence[Dynamics], second: Sequence[Dynamics]) -> Array:
@@ -146,45 +166,64 @@ def _most_central(tables: Sequence[Table[Any]]) -> int:
     return int(totals.argmin())
 
 
-def _matched(rows: list[Dynamics], fits: int, level: float, method: str) -> Matched:
-    def interval(name: str) -> Interval:
-        values = np.array([getattr(row, name) for row in rows], dtype=float)
-        return _jackknife(values, level) if method == "jackknife" else _quantiles(values, level)
+def _matched(row: Dynamics, rows: list[Dynamics], fits: int, level: float, method: str, is_estimate: bool) -> Matched:
+    """What the fits say of a row, which is the estimate itself or only one of them."""
 
-    labels = [row.label for row in rows]
+    def interval(name: str, logarithmic: bool = False) -> Interval:
+        values = np.array([getattr(one, name) for one in rows], dtype=float)
+        estimate = float(getattr(row, name)) if is_estimate else None
+        if method == "quantiles" or len(values) < 2:
+            return _quantiles(values, estimate, level)
+        # Of the mean of fits that leave one of n stretches out, the variance is (n - 1)^2 / n times theirs.
+        wider = (len(values) - 1) / math.sqrt(len(values)) if method == "jackknife" else 1.0
+        return _student(values, estimate, level, wider, logarithmic)
+
+    labels = [one.label for one in rows] or [row.label]
     return Matched(
         tuple(rows),
         max(set(labels), key=labels.count),
         len(rows) / fits,
         interval("modulus"),
-        interval("period"),
-        interval("half_life"),
+        interval("period", logarithmic=True),
+        interval("half_life", logarithmic=True),
         interval("share"),
     )
 
 
-def _quantiles(values: Array, level: float) -> Interval:
+def _quantiles(values: Array, estimate: float | None, level: float) -> Interval:
+    if not len(values):
+        return Interval(math.nan if estimate is None else estimate, math.nan, math.nan)
     # Of existing values, since a period or a half-life may be infinite.
-    low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2], method="inverted_cdf")
-    return Interval(float(np.quantile(values, 0.5, method="inverted_cdf")), float(low), float(high))
+    low, middle, high = np.quantile(values, [(1 - level) / 2, 0.5, (1 + level) / 2], method="inverted_cdf")
+    return Interval(float(middle) if estimate is None else estimate, float(low), float(high))
 
 
-def _jackknife(values: Array, level: float) -> Interval:
-    """The mean and the normal interval with the jackknife's standard error (Efron and Stein, 1981)."""
-    mean = float(values.mean())
-    if len(values) < 2 or not np.isfinite(values).all():
-        return Interval(mean, math.nan, math.nan)
-    error = math.sqrt((len(values) - 1) / len(values) * float(((values - mean) ** 2).sum()))
-    width = NormalDist().inv_cdf((1 + level) / 2) * error
-    return Interval(mean, mean - width, mean + width)
+def _student(values: Array, estimate: float | None, level: float, wider: float, logarithmic: bool) -> Interval:
+    """Student's interval around the estimate, or the mean, of what scatters like the values times `wider`."""
+    from scipy.special import stdtrit
+
+    endless = float((~np.isfinite(values)).mean())  # periods of decays, half-lives of what does not fade
+    if endless == 1 or estimate == math.inf:
+        return _quantiles(values, estimate, level)
+    scaled = np.log(values[np.isfinite(values)]) if logarithmic else values[np.isfinite(values)]
+    if len(scaled) < 2:
+        return Interval(math.nan if estimate is None else estimate, math.nan, math.nan)
+    centre = float(scaled.mean()) if estimate is None else math.log(estimate) if logarithmic else estimate
+    width = wider * float(scaled.std(ddof=1)) * float(stdtrit(len(scaled) - 1, (1 + level) / 2))
+    low, middle, high = (math.exp(at) if logarithmic else at for at in (centre - width, centre, centre + width))
+    return Interval(middle, low, math.inf if endless > (1 - level) / 2 else high)
 
 
-def _check(tables: Sequence[Table[Any]], level: float, method: str, furthest: float) -> None:
+def _check(tables: Sequence[Table[Any]], fitted: Table[Any] | None, level: float, method: str, furthest: float) -> None:
     if len(tables) < 2:
         raise ValueError(f"several fits are compared with each other; got {len(tables)}")
     if any(len(one) == 0 for one in tables):
         raise ValueError("a fit without any features has nothing to match")
     if method not in METHODS:
         raise ValueError(f"method should be one of {', '.join(map(repr, METHODS))}, got {method!r}")
+    if method == "bootstrap" and fitted is None:
+        raise ValueError("the bootstrap says how far estimates scatter; give the table of the fit to the data: fitted=")
+    if len({table.name for table in (*tables, *([] if fitted is None else [fitted]))}) > 1:
+        raise ValueError("recurrence features are no forecast modes; compare tables of one kind")
     if not 0 < level < 1 or not 0 < furthest <= 1:
         raise ValueError(f"level and furthest lie between 0 and 1, got {level} and {furthest}")

@@ -1,0 +1,260 @@
+"""Does the reading tell the truth? Planted damped waves, and how well their periods and half-lives come back.
+
+    python benchmarks/recovery.py run benchmarks/results/recovery.jsonl     # hours; cut off, it goes on where it was
+    python benchmarks/recovery.py tables benchmarks/results/recovery.jsonl
+
+A series is the sum of damped waves that are driven by noise, and observed with noise: x(t+1) = A x(t) + w(t) and
+y(t) = C x(t) + v(t). Both truths are known: the forecast modes of the best predictor are the eigenvalues of A, its
+recurrence features those of A - K C, with K the steady-state gain of the Kalman filter. A linear ParaRNN is fitted by
+gradient descent to predict the next value, and so is a tanh one; statsmodels maximises the exact likelihood of the same
+model, an ARMA(2n, 2n) for n waves, from its own start and, as nobody could, from the true parameters.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import math
+import time
+import warnings
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.linalg import block_diag, solve_discrete_are
+from torch import Tensor, nn
+
+from parallelrnn import ParaRNN, forecast_modes, recurrence_features
+from parallelrnn.interpret import Mode, bootstrap_series
+from parallelrnn.nn.initialize import waves_
+
+Array = NDArray[np.float64]
+WAVES = {"one": ((24.0, 0.98),), "three": ((24.0, 0.98), (7.3, 0.97), (60.0, 0.99))}  # period, modulus
+NOISE = {"low": 0.1, "high": 1.0}  # variance of v, in units of the waves' own
+LENGTHS = (500, 2000)
+DRAWS = 100
+REPLICATES = 30  # of the bootstrap
+METHODS = (
+    "linear",
+    "linear, twice the blocks",
+    "tanh",
+    "tanh, twice the blocks",
+    "statsmodels",
+    "statsmodels from truth",
+)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One row of the tables."""
+
+    waves: str
+    noise: str
+    length: int
+
+
+class Planted:
+    """Waves of variance one each, and what the best predictor of their sum knows."""
+
+    def __init__(self, setting: Setting) -> None:
+        self.length = setting.length
+        self.waves = [
+            Mode(1, modulus * complex(math.cos(2 * math.pi / period), math.sin(2 * math.pi / period)))
+            for period, modulus in WAVES[setting.waves]
+        ]
+        rotations = [
+            np.array([[w.eigenvalue.real, w.eigenvalue.imag], [-w.eigenvalue.imag, w.eigenvalue.real]])
+            for w in self.waves
+        ]
+        self.transition = block_diag(*rotations)
+        self.reading = np.tile([1.0, 0.0], len(self.waves))[None]
+        self.state_noise = block_diag(*[(1 - w.modulus**2) * np.eye(2) for w in self.waves])
+        self.noise = NOISE[setting.noise] * len(self.waves)
+        covariance = solve_discrete_are(self.transition.T, self.reading.T, self.state_noise, [[self.noise]])
+        self.error = float((self.reading @ covariance @ self.reading.T)[0, 0]) + self.noise  # of the best predictor
+        gain = self.transition @ covariance @ self.reading.T / self.error
+        self.memory = self.transition - gain @ self.reading
+
+    def draw(self, seed: int) -> Array:
+        """A series of variance one, about."""
+        random = np.random.default_rng(seed)
+        state = random.standard_normal(len(self.transition))
+        driven = random.standard_normal((self.length, len(state))) @ np.sqrt(self.state_noise)
+        observed = math.sqrt(self.noise) * random.standard_normal(self.length)
+        series = []
+        for t in range(self.length):
+            series.append(float((self.reading @ state)[0]) + observed[t])
+            state = self.transition @ state + driven[t]
+        return np.array(series) / math.sqrt(self.variance)
+
+    @property
+    def variance(self) -> float:
+        """Of a series before it is scaled."""
+        return len(self.waves) + self.noise
+
+
+def make(blocks: int, nonlinearity: str) -> ParaRNN:
+    """A one-step predictor."""
+    readout = nn.Linear(2 * blocks, 1, bias=False, dtype=torch.float64)
+    return ParaRNN(1, 2 * blocks, nonlinearity=nonlinearity, bias=False, aggregate=readout, dtype=torch.float64)
+
+
+def fit(series: Array, blocks: int, nonlinearity: str, seed: int = 0) -> tuple[ParaRNN, float]:
+    """From the best of a hundred random memories with the readout that suits each; four of them are trained first."""
+    torch.manual_seed(seed)
+    x, target = torch.from_numpy(series)[:-1, None], torch.from_numpy(series)[1:, None]
+    starts = sorted((_start(make(blocks, nonlinearity), x, target) for _ in range(100)), key=lambda start: start[1])
+    trained = [train(layer, series, 100) for layer, _ in starts[:4]]
+    layer, _ = min(trained, key=lambda found: found[1])
+    return train(layer, series, 1000)
+
+
+@torch.no_grad()
+def _start(layer: ParaRNN, x: Tensor, target: Tensor) -> tuple[ParaRNN, float]:
+    periods = torch.empty(layer.num_blocks).uniform_(math.log(3), math.log(120)).exp().tolist()
+    half_lives = torch.empty(layer.num_blocks).uniform_(math.log(1), math.log(60)).exp().tolist()
+    waves_(layer, periods, half_lives)
+    states = layer.block_states(x)
+    readout = torch.linalg.lstsq(states, target).solution
+    layer.aggregate.weight.copy_(readout.T)
+    return layer, float(((states @ readout - target) ** 2).mean())
+
+
+def train(layer: ParaRNN, series: Array, steps: int) -> tuple[ParaRNN, float]:
+    """Gradient descent on the mean squared one-step error, by L-BFGS."""
+    x, target = torch.from_numpy(series)[:-1, None], torch.from_numpy(series)[1:, None]
+    optimizer = torch.optim.LBFGS(
+        layer.parameters(), max_iter=steps, history_size=50, tolerance_change=1e-9, line_search_fn="strong_wolfe"
+    )
+
+    def loss() -> Tensor:
+        optimizer.zero_grad()
+        error = ((layer(x)[0] - target) ** 2).mean()
+        if not error.isfinite():  # a step into what diverges; the line search turns back
+            for parameter in layer.parameters():
+                parameter.grad = torch.zeros_like(parameter)
+            return torch.tensor(1e30, dtype=torch.float64)
+        error.backward()
+        return error.detach()
+
+    optimizer.step(loss)
+    return layer, float(loss())
+
+
+def by_parallelrnn(planted: Planted, series: Array, method: str) -> dict[str, Any]:
+    """Modes and features of a fit, and of fits to bootstrap series where there are as many linear blocks as waves."""
+    nonlinearity = method.split(",")[0]
+    blocks = len(planted.waves) * (2 if "twice" in method else 1)
+    layer, loss = fit(series, blocks, nonlinearity)
+    found: dict[str, Any] = {"modes": _values(forecast_modes(layer)), "loss": loss}
+    found["features"] = _values(recurrence_features(layer))
+    if method == "linear":
+        drawn = bootstrap_series(layer, None, torch.from_numpy(series)[:, None], REPLICATES)
+        fits = (train(copy.deepcopy(layer), drawn[:, index, 0].numpy().copy(), 300)[0] for index in range(REPLICATES))
+        found["replicates"] = [_values(forecast_modes(one)) for one in fits]
+    return found
+
+
+def by_statsmodels(planted: Planted, series: Array, method: str) -> dict[str, Any]:
+    """The roots of an ARMA fitted by its exact likelihood."""
+    from statsmodels.tsa.arima.model import ARIMA
+
+    order = 2 * len(planted.waves)
+    start = None
+    if "truth" in method:
+        ar, ma = (np.real(np.poly(np.linalg.eigvals(m)))[1:] for m in (planted.transition, planted.memory))
+        start = np.concatenate([-ar, ma, [planted.error / planted.variance]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it has not converged, or that its own start is poor: the errors show it
+        result = ARIMA(series, order=(order, 0, order), trend="n").fit(start_params=start)
+    modes, features = (1 / np.asarray(roots, dtype=complex) for roots in (result.arroots, result.maroots))
+    return {"modes": _pairs(modes), "features": _pairs(features), "loss": float(result.params[-1])}
+
+
+def _values(rows: Any) -> list[list[float]]:
+    return _pairs(row.eigenvalue for row in rows)
+
+
+def _pairs(values: Iterable[complex]) -> list[list[float]]:
+    return [[round(value.real, 7), round(value.imag, 7)] for value in values if value.imag >= 0]
+
+
+def work(setting: Setting, method: str, draw: int) -> dict[str, Any]:
+    """One fit."""
+    torch.set_num_threads(1)
+    planted = Planted(setting)
+    began = time.perf_counter()
+    solve = by_statsmodels if method.startswith("statsmodels") else by_parallelrnn
+    try:
+        found = solve(planted, planted.draw(draw), method)
+    except (ValueError, np.linalg.LinAlgError) as error:  # a fit that went wrong counts as one that found nothing
+        found = {"modes": [], "features": [], "problem": str(error)}
+    return {
+        **asdict(setting),
+        "method": method,
+        "draw": draw,
+        "seconds": round(time.perf_counter() - began, 2),
+        **found,
+    }
+
+
+def jobs() -> Iterator[tuple[Setting, str, int]]:
+    """All fits, so that every setting grows evenly."""
+    for draw in range(DRAWS):
+        for waves in WAVES:
+            for noise in NOISE:
+                for length in LENGTHS:
+                    for method in METHODS:
+                        yield Setting(waves, noise, length), method, draw
+
+
+def run(path: Path, workers: int) -> None:
+    """Fit what the file does not hold yet; each result is written as it comes."""
+    done = {_key(line) for line in load(path)}
+    wanted = [job for job in jobs() if (*asdict(job[0]).values(), job[1], job[2]) not in done]
+    print(f"{len(done)} fits are there, {len(wanted)} to go", flush=True)
+    with ProcessPoolExecutor(workers) as pool, path.open("a") as file:
+        futures = [pool.submit(work, *job) for job in wanted]
+        for count, future in enumerate(as_completed(futures), 1):
+            file.write(json.dumps(future.result()) + "\n")
+            file.flush()
+            if count % 100 == 0:
+                print(f"{count} of {len(wanted)}", flush=True)
+
+
+def load(path: Path) -> list[dict[str, Any]]:
+    """The results so far; a last line that was cut off is dropped."""
+    if not path.exists():
+        return []
+    lines = path.read_text().splitlines(keepends=True)
+    if lines and not lines[-1].endswith("\n"):
+        lines.pop()
+        path.write_text("".join(lines))
+    return [json.loads(line) for line in lines]
+
+
+def _key(line: dict[str, Any]) -> tuple[Any, ...]:
+    return line["waves"], line["noise"], line["length"], line["method"], line["draw"]
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["run", "tables"])
+    parser.add_argument("path", type=Path)
+    parser.add_argument("--workers", type=int, default=2)
+    arguments = parser.parse_args()
+    if arguments.what == "run":
+        run(arguments.path, arguments.workers)
+    else:
+        print(tables(load(arguments.path)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,181 @@
+"""The page in a browser: it renders, asks the network for nothing, and answers to hovering."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.support.ui import WebDriverWait
+from torch import nn
+
+from parallelrnn import ParaGRU, ParaRNN, forecast_modes, recurrence_features, report
+from parallelrnn.interpret import match_fits
+
+CHROMIUM, CHROMEDRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+HOSTILE = "<script>window.hacked = 1</script> & </script><img src=x onerror='window.hacked = 1'>"
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--window-size=1100,1000",
+)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    if CHROMIUM is None or CHROMEDRIVER is None:
+        if "CI" in os.environ:
+            pytest.fail("CI looks at reports in a browser: .ci/run installs chromium and chromium-driver")
+        pytest.skip("needs chromium and chromedriver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    with tempfile.TemporaryDirectory() as profile:
+        for flag in (*FLAGS, f"--user-data-dir={profile}"):
+            options.add_argument(flag)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+        driver = webdriver.Chrome(options=options, service=Service(CHROMEDRIVER))
+        yield driver
+        driver.quit()
+
+
+def open_page(browser: Any, path: Path, scheme: str = "light", width: int = 1100) -> None:
+    feature = {"name": "prefers-color-scheme", "value": scheme}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    for log in ("browser", "performance"):
+        browser.get_log(log)  # of pages before
+    browser.get(path.as_uri())
+    WebDriverWait(browser, 30).until(lambda d: d.execute_script("return document.documentElement.dataset.ready"))
+    if shots := os.environ.get("PARALLELRNN_SCREENSHOTS"):
+        height = browser.execute_script("return document.documentElement.scrollHeight")
+        clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
+        shot = browser.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True, "clip": clip})
+        (Path(shots) / f"{path.stem}-{scheme}-{width}.png").write_bytes(base64.b64decode(shot["data"]))
+
+
+def complaints(browser: Any) -> list[str]:
+    return [entry["message"] for entry in browser.get_log("browser")]
+
+
+def requests(browser: Any) -> list[str]:
+    messages = (json.loads(entry["message"])["message"] for entry in browser.get_log("performance"))
+    sent = (one["params"]["request"]["url"] for one in messages if one["method"] == "Network.requestWillBeSent")
+    return [url for url in sent if not url.startswith("data:")]
+
+
+@pytest.fixture(scope="module")
+def linear(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wave of 24 hours in its closed loop, with intervals."""
+    path = tmp_path_factory.mktemp("report") / "linear.html"
+    tables, features = [], []
+    x = torch.randn(80, 1, generator=torch.Generator().manual_seed(0)).double()
+    for scatter in (0, 0.01, -0.01):
+        layer = day(24 * (1 + scatter))
+        tables.append(forecast_modes(layer, x=x, freq="h"))
+        features.append(recurrence_features(layer, x, freq="h"))
+    layer = day(24)
+    return report(layer, x, path, freq="h", uncertainty=[match_fits(tables), match_fits(features)], lags=20)
+
+
+def day(period: float) -> ParaRNN:
+    """h = W h + U y with W + U C a wave of that period and modulus 0.98."""
+    angle = 2 * np.pi / period
+    loop = 0.98 * np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
+    gain, reading = np.array([[0.4], [0.2]]), np.array([[1.0, 0.0]])
+    aggregate = nn.Linear(2, 1, bias=False)
+    layer = ParaRNN(1, 2, nonlinearity="linear", bias=False, aggregate=aggregate).double()
+    with torch.no_grad():
+        layer.weight_hh_l0.copy_(torch.from_numpy(loop - gain @ reading))
+        layer.weight_ih_l0.copy_(torch.from_numpy(gain))
+        aggregate.weight.copy_(torch.from_numpy(reading))
+    return layer
+
+
+@pytest.fixture(scope="module")
+def gated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A GRU of two series whose names try to be more than names."""
+    torch.manual_seed(0)
+    index = pd.date_range("2020-01-01", periods=120, freq="h")
+    data = pd.DataFrame(np.random.default_rng(0).normal(size=(120, 2)), index, [HOSTILE, "load"])
+    layer, readout = ParaGRU(2, 12), nn.Linear(12, 2)
+    return report(layer, data, tmp_path_factory.mktemp("report") / "gated.html", readout=readout, title=HOSTILE)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1100, 390])
+@pytest.mark.parametrize("page", ["linear", "gated"])
+def test_it_renders_and_asks_for_nothing(
+    browser: Any, request: pytest.FixtureRequest, page: str, scheme: str, width: int
+) -> None:
+    path: Path = request.getfixturevalue(page)
+    open_page(browser, path, scheme, width)
+    assert complaints(browser) == []
+    assert requests(browser) == [path.as_uri()]
+    empty = (
+        "return [...document.querySelectorAll('.figure')].filter(f => !f.querySelector('.trace path')).map(f => f.id)"
+    )
+    assert browser.execute_script(empty) == []
+    assert browser.execute_script("return document.querySelectorAll('.figure').length") >= 4
+    assert browser.execute_script("return document.documentElement.scrollWidth <= window.innerWidth")
+    ground, text = browser.execute_script(
+        "const style = getComputedStyle(document.body); return [style.backgroundColor, style.color].map("
+        "c => c.match(/\\d+/g).slice(0, 3).reduce((sum, part) => sum + Number(part), 0))"
+    )
+    assert (ground > text) == (scheme == "light")
+    colour = "return getComputedStyle(document.querySelector('#figure-features .xtick text')).fill"
+    parts = browser.execute_script(colour).removeprefix("rgb(").rstrip(")").split(",")
+    assert (sum(map(int, parts)) < 384) == (scheme == "light")
+
+
+def test_hovering_says_what_a_mode_is(browser: Any, linear: Path) -> None:
+    open_page(browser, linear)
+    points = browser.find_elements("css selector", "#figure-modes .points path")
+    browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", points[0])
+    ActionChains(browser).move_to_element(points[0]).perform()
+    shown = WebDriverWait(browser, 10).until(
+        lambda d: d.execute_script("return document.querySelector('#figure-modes .hoverlayer').textContent")
+    )
+    for words in ("C-1", "modulus 0.9800", "angle 0.2618", "period 24 h", "half-life 34.3 h", "share 100.0%"):
+        assert words in shown
+
+
+def test_names_stay_text(browser: Any, gated: Path) -> None:
+    open_page(browser, gated)
+    assert browser.execute_script("return window.hacked") is None
+    assert browser.title == HOSTILE
+    assert browser.find_element("css selector", "h1").text == HOSTILE
+    menu = browser.find_element("css selector", "#figure-components .updatemenu-container")
+    assert "<script>window.hacked = 1</script>" in menu.get_attribute("textContent")
+
+
+def test_the_menu_changes_the_series(browser: Any, gated: Path) -> None:
+    open_page(browser, gated)
+    shown = "return document.getElementById('figure-components').data.map(trace => trace.visible)"
+    before = browser.execute_script(shown)
+    header = browser.find_element("css selector", "#figure-components .updatemenu-header")
+    browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", header)
+    ActionChains(browser).click(header).perform()
+    second = browser.find_elements("css selector", "#figure-components .updatemenu-dropdown-button")[1]
+    WebDriverWait(browser, 10).until(lambda _: second.value_of_css_property("opacity") == "1")  # it fades in
+    ActionChains(browser).click(second).perform()
+    WebDriverWait(browser, 10).until(lambda d: d.execute_script(shown) != before)
+    assert browser.execute_script(shown) == before[::-1]  # two series with as many curves each

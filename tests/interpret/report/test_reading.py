@@ -1,0 +1,166 @@
+"""What a page says, without a browser."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import nn
+
+from parallelrnn import ParaGRU, ParaLSTM, ParaRNN, contributions, forecast_modes, report
+from parallelrnn.interpret import match_fits
+from parallelrnn.interpret.layers import fold_in
+from parallelrnn.interpret.report import read
+from parallelrnn.interpret.report.page import page
+from parallelrnn.interpret.report.sentences import lead
+
+
+def planted(*waves: tuple[float, float]) -> ParaRNN:
+    """A linear layer whose closed loop has these waves (period, modulus) and nothing else."""
+    count = len(waves)
+    layer = ParaRNN(1, 2 * count, nonlinearity="linear", bias=False, block_size=2 * count).double()
+    layer.aggregate = nn.Linear(2 * count, 1, bias=False).double()
+    loop = torch.zeros(2 * count, 2 * count, dtype=torch.float64)
+    for index, (period, modulus) in enumerate(waves):
+        angle = torch.tensor(2 * torch.pi / period, dtype=torch.float64)
+        rows = slice(2 * index, 2 * index + 2)
+        loop[rows, rows] = modulus * torch.tensor([[angle.cos(), angle.sin()], [-angle.sin(), angle.cos()]])
+    reading = torch.tensor([[1.0, 0.0] * count], dtype=torch.float64)
+    gain = 0.3 * torch.ones(2 * count, 1, dtype=torch.float64)
+    with torch.no_grad():
+        layer.weight_hh_l0.copy_(loop - gain @ reading)
+        layer.weight_ih_l0.copy_(gain)
+        layer.aggregate.weight.copy_(reading)
+    return layer
+
+
+def noise(steps: int = 60, inputs: int = 1) -> torch.Tensor:
+    return torch.randn(steps, inputs, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+
+
+def test_the_first_sentence_names_the_cycle() -> None:
+    cycles, memory, validity = lead(read(planted((24, 0.98)), noise(), freq="h", horizon=48))
+    assert cycles == (
+        "The model carries a cycle of 24 h that fades with a half-life of 34.3 h and explains 100% of the variation of "
+        "its forecasts over the next 2 d."
+    )
+    assert "24 h" not in memory
+    assert "not the cycles" in memory
+    assert validity == "The model is linear, so all of this is exact."
+
+
+def test_then_come_the_other_cycles_by_share() -> None:
+    layer = planted((24, 0.98), (7, 0.9))
+    modes = forecast_modes(layer, x=noise(), horizon=100)
+    first = lead(read(layer, noise()))[0]
+    larger, smaller = modes.most_important(2)
+    assert f"a cycle of {larger.period:.0f} steps that fades" in first
+    assert f"explains {larger.share:.0%} of" in first
+    assert f"Then comes a cycle of {smaller.period:.0f} steps ({smaller.share:.0%})." in first
+
+
+def test_intervals_are_in_the_first_sentence() -> None:
+    tables = [forecast_modes(planted((period, 0.98)), x=noise(), freq="h") for period in (23.5, 24, 24.6)]
+    first = lead(read(planted((24, 0.98)), noise(), freq="h", uncertainty=match_fits(tables)))[0]
+    assert "(period between 23.5 h and 24.6 h at a level of 90%)" in first
+
+
+def test_a_model_that_is_not_linear_is_measured() -> None:
+    torch.manual_seed(0)
+    reading = read(ParaGRU(1, 8, aggregate=nn.Linear(8, 1)), noise())
+    _, memory, validity = lead(reading)
+    assert "Along the data, the block that remembers longest" in memory
+    assert "not linear" in validity
+    assert "Along the data" in page(reading)
+
+
+def test_a_model_that_keeps_cycling() -> None:
+    layer = planted((24, 0.98))
+    tanh = ParaRNN(1, 2, bias=False, block_size=2, aggregate=layer.aggregate).double()
+    tanh.load_state_dict(layer.state_dict())
+    with torch.no_grad():
+        tanh.weight_hh_l0.copy_(layer.weight_hh_l0 + 0.1 * torch.eye(2))
+    first = lead(read(tanh, noise(), freq="h"))[0]
+    assert first.startswith("Left to itself the model settles into a cycle that never fades")
+
+
+def test_what_forecasts_something_else_has_no_modes() -> None:
+    torch.manual_seed(0)
+    reading = read(ParaLSTM(2, 4), noise(inputs=2))
+    assert reading.modes is None
+    assert lead(reading)[0].startswith("This model does not forecast its own next input")
+    assert "the cycles that the model believes in" not in page(reading)
+
+
+def test_a_layer_that_runs_both_ways() -> None:
+    torch.manual_seed(0)
+    reading = read(ParaGRU(1, 4, bidirectional=True), noise())
+    assert reading.response is None
+    text = page(reading)
+    assert "Components: what each block adds" in text
+    assert "what becomes of a nudge" not in text
+
+
+@pytest.mark.parametrize("cls", [nn.RNN, nn.LSTM, nn.GRU])
+def test_layers_of_torch_are_read_as_one_block(cls: Any) -> None:
+    torch.manual_seed(0)
+    reading = read(cls(1, 4, batch_first=True), noise()[None].float(), readout=nn.Linear(4, 1))
+    assert reading.modes is not None
+    assert reading.components is None
+    assert reading.response is not None
+    assert page(reading)
+
+
+def test_what_is_said_is_about_the_forecast() -> None:
+    """A linear readout is folded in: the components are parts of the forecast, not of what the readout gets."""
+    torch.manual_seed(0)
+    for aggregate in (None, "linear"):
+        layer, readout = ParaGRU(1, 6, aggregate=aggregate, batch_first=True).double(), nn.Linear(6, 1).double()
+        x = noise()[None]
+        found = contributions(fold_in(layer, readout), x)
+        torch.testing.assert_close(found.parts.sum(-2) + found.bias, readout(layer(x)[0]))
+        reading = read(layer, x, readout=readout)
+        torch.testing.assert_close(reading.components.total, found.total.transpose(0, 1))
+
+
+def test_a_frame_brings_names_and_frequency() -> None:
+    frame = pd.DataFrame(
+        noise(40, 2).numpy(), index=pd.date_range("2024", periods=40, freq="15min"), columns=["load", "temperature"]
+    )
+    reading = read(ParaRNN(2, 4, nonlinearity="linear", aggregate=nn.Linear(4, 2)), frame)
+    assert reading.inputs == reading.outputs == ("load", "temperature")
+    assert reading.about[1] == "40 steps of data, 15 min apart"
+
+
+def test_a_list_of_numbers_is_a_series() -> None:
+    assert read(planted((24, 0.98)), list(range(30))).about[1] == "30 steps of data"
+
+
+def test_bad_data_are_refused_and_no_file_is_left(tmp_path: Path) -> None:
+    layer, path = planted((24, 0.98)), tmp_path / "page.html"
+    for data, words in (
+        (noise(10, 2), r"expected data \(T, 1\).*got \(10, 2\)"),
+        (np.array([1.0, np.nan, 2.0]), "not finite"),
+        (torch.zeros(20, 1), "does not vary"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            report(layer, data, path)
+    with pytest.raises(ValueError, match=r"names: expected one for each of 1 inputs, got \['a', 'b'\]"):
+        report(layer, noise(), path, names=["a", "b"])
+    with pytest.raises(TypeError, match="got Linear"):
+        report(nn.Linear(1, 1), noise(), path)
+    with pytest.raises(FileNotFoundError, match="there is no directory"):
+        report(layer, noise(), tmp_path / "nowhere" / "page.html")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_plotly_the_error_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "plotly.offline", None)
+    monkeypatch.setitem(sys.modules, "plotly.graph_objects", None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'parallelrnn\[report\]'"):
+        report(planted((24, 0.98)), noise(), tmp_path / "page.html")

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from parallelrnn import ParaGRU, ParaLSTM, ParaRNN
+from parallelrnn.interpret import bootstrap_series
+
+
+@pytest.mark.parametrize("cls", [ParaRNN, ParaLSTM, ParaGRU, nn.LSTM])
+def test_every_error_is_one_that_the_model_made(cls: Any) -> None:
+    """On a new series the model makes the errors that were drawn, and no others (once the start is forgotten)."""
+    torch.manual_seed(0)
+    layer, readout = cls(2, 4).double(), nn.Linear(4, 2).double()
+    x = torch.randn(60, 2, dtype=torch.float64)
+    errors = x[1:] - readout(layer(x)[0])[:-1]
+    errors = errors - errors.mean(0)
+    drawn = bootstrap_series(layer, readout, x, 3, seed=1)
+    assert drawn.shape == (60, 3, 2)
+    made = drawn[1:] - readout(layer(drawn)[0])[:-1]
+    distances = torch.cdist(made[40:].flatten(0, 1), errors)
+    assert float(distances.min(1).values.max().detach()) < 1e-4  # the new run started elsewhere
+    chosen = distances.argmin(1)
+    assert len(chosen.unique()) > 10
+
+
+def test_seeds_and_series_differ() -> None:
+    torch.manual_seed(0)
+    layer = ParaRNN(1, 4, nonlinearity="linear", aggregate=nn.Linear(4, 1))
+    x = torch.randn(50, 1)
+    first, second = (bootstrap_series(layer, None, x, 2, seed=seed) for seed in (0, 1))
+    assert first.dtype == x.dtype
+    assert not torch.equal(first, second)
+    assert not torch.equal(first[:, 0], first[:, 1])
+    assert torch.equal(first, bootstrap_series(layer, None, x, 2, seed=0))
+
+
+def test_what_cannot_be_drawn_is_refused() -> None:
+    layer = ParaRNN(1, 2, nonlinearity="linear", aggregate=nn.Linear(2, 1))
+    with pytest.raises(ValueError, match=r"one sequence \(T, C\)"):
+        bootstrap_series(layer, None, torch.randn(50, 1, 1))
+    with pytest.raises(ValueError, match="at least two steps"):
+        bootstrap_series(layer, None, torch.randn(1, 1))
+    with pytest.raises(ValueError, match="puts out what it takes in"):
+        bootstrap_series(ParaRNN(1, 2), None, torch.randn(50, 1))
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.fill_(9.0)
+    with pytest.raises(ValueError, match="grow without bound"):
+        bootstrap_series(layer, None, torch.randn(600, 1))
