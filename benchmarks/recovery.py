@@ -2,6 +2,7 @@
 
     python benchmarks/recovery.py run benchmarks/results/recovery.jsonl     # hours; cut off, it goes on where it was
     python benchmarks/recovery.py tables benchmarks/results/recovery.jsonl
+    python benchmarks/recovery.py real PATH/ETTh1.csv                       # sunspots, a year of load
 
 A series is the sum of damped waves that are driven by noise, and observed with noise: x(t+1) = A x(t) + w(t) and
 y(t) = C x(t) + v(t). Both truths are known: the forecast modes of the best predictor are the eigenvalues of A, its
@@ -16,9 +17,11 @@ import argparse
 import copy
 import json
 import math
+import multiprocessing
+import os
 import time
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -28,10 +31,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.linalg import block_diag, solve_discrete_are
+from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 
 from parallelrnn import ParaRNN, forecast_modes, recurrence_features
-from parallelrnn.interpret import Mode, bootstrap_series
+from parallelrnn.files import write_text
+from parallelrnn.interpret import ForecastModes, Mode, bootstrap_series, match_fits
+from parallelrnn.interpret.uncertainty import distances
+from parallelrnn.interpret.units import Step
 from parallelrnn.nn.initialize import waves_
 
 Array = NDArray[np.float64]
@@ -216,10 +223,14 @@ def jobs() -> Iterator[tuple[Setting, str, int]]:
 
 def run(path: Path, workers: int) -> None:
     """Fit what the file does not hold yet; each result is written as it comes."""
-    done = {_key(line) for line in load(path)}
+    lines = load(path)
+    write_text(path, "".join(json.dumps(line) + "\n" for line in lines))  # without a line that was cut off
+    done = {_key(line) for line in lines}
     wanted = [job for job in jobs() if (*asdict(job[0]).values(), job[1], job[2]) not in done]
     print(f"{len(done)} fits are there, {len(wanted)} to go", flush=True)
-    with ProcessPoolExecutor(workers) as pool, path.open("a") as file:
+    # Fits run side by side, each on one thread; the workers read these as they start.
+    os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool, path.open("a") as file:
         futures = [pool.submit(work, *job) for job in wanted]
         for count, future in enumerate(as_completed(futures), 1):
             file.write(json.dumps(future.result()) + "\n")
@@ -229,31 +240,153 @@ def run(path: Path, workers: int) -> None:
 
 
 def load(path: Path) -> list[dict[str, Any]]:
-    """The results so far; a last line that was cut off is dropped."""
+    """The results so far; a last line that was cut off does not count."""
     if not path.exists():
         return []
-    lines = path.read_text().splitlines(keepends=True)
-    if lines and not lines[-1].endswith("\n"):
-        lines.pop()
-        path.write_text("".join(lines))
-    return [json.loads(line) for line in lines]
+    return [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
 
 
 def _key(line: dict[str, Any]) -> tuple[Any, ...]:
     return line["waves"], line["noise"], line["length"], line["method"], line["draw"]
 
 
+class Truth:
+    """How far what was found lies from what was planted; all draws of one setting and method."""
+
+    def __init__(self, lines: list[dict[str, Any]], setting: Setting, method: str) -> None:
+        planted = Planted(setting)
+        self.lines = [one for one in lines if _key(one)[:4] == (*asdict(setting).values(), method)]
+        memory = [Mode(1, complex(value)) for value in np.linalg.eigvals(planted.memory) if value.imag >= 0]
+        self.modes = [pair for line in self.lines for pair in _match(planted.waves, _rows(line["modes"]))]
+        self.features = [pair for line in self.lines for pair in _match(memory, _rows(line["features"]))]
+
+    def error(self, name: str) -> str:
+        """The median relative error of the matched modes, over all waves and draws."""
+        errors = [
+            math.inf if found is None else abs(getattr(found, name) / getattr(true, name) - 1)
+            for true, found in self.modes
+        ]
+        return _percent(float(np.median(errors)))
+
+    @property
+    def lost(self) -> str:
+        """The part of the waves whose period is more than a fifth away."""
+        return _percent(
+            float(np.mean([found is None or abs(found.period / true.period - 1) > 0.2 for true, found in self.modes]))
+        )
+
+    @property
+    def feature_error(self) -> str:
+        """The median distance of eigenvalues of the recurrent matrix."""
+        apart = [
+            math.inf if found is None else abs(found.eigenvalue - true.eigenvalue) for true, found in self.features
+        ]
+        return f"{np.median(apart):.3f}"
+
+    def coverage(self, name: str) -> str:
+        """How often the bootstrap's interval of 90 % holds the truth; a mode that was not found is a miss."""
+        held = []
+        for line in self.lines:
+            fitted = _table(line["modes"])
+            found = match_fits([_table(values) for values in line["replicates"]], fitted, method="bootstrap")
+            for true, mode in _match(Planted(Setting(line["waves"], line["noise"], line["length"])).waves, fitted.rows):
+                interval = next((getattr(one, name) for one in found if one.row is mode), None)
+                held.append(interval is not None and interval.low <= getattr(true, name) <= interval.high)
+        return f"{np.mean(held):.0%}"
+
+
+def tables(lines: list[dict[str, Any]]) -> str:
+    """All that was found, in Markdown."""
+    settings = [Setting(waves, noise, length) for waves in WAVES for noise in NOISE for length in LENGTHS]
+    found = {(setting, method): Truth(lines, setting, method) for setting in settings for method in METHODS}
+    settings = [setting for setting in settings if all(found[setting, method].lines for method in METHODS)]
+    draws = {len(found[setting, method].lines) for setting in settings for method in METHODS}
+    linear, twice, tanh, tanh_twice, own, best = METHODS
+
+    def rows(cells: Callable[[Setting], list[str]], columns: list[str]) -> list[str]:
+        head = ["waves", "noise", "T", *columns]
+        body = [[one.waves, one.noise, str(one.length), *cells(one)] for one in settings]
+        return ["| " + " | ".join(line) + " |" for line in (head, ["---"] * len(head), *body)]
+
+    def errors(methods: list[str]) -> Callable[[Setting], list[str]]:
+        return lambda one: [
+            f"{found[one, method].error('period')}, {found[one, method].error('half_life')} ({found[one, method].lost})"
+            for method in methods
+        ]
+
+    def coverage(one: Setting) -> list[str]:
+        return [found[one, linear].coverage("period"), found[one, linear].coverage("half_life")]
+
+    def features(one: Setting) -> list[str]:
+        return [found[one, method].feature_error for method in (linear, own, best)]
+
+    return "\n".join(
+        [
+            f"{min(draws)} to {max(draws)} draws of each setting." if len(draws) > 1 else f"{min(draws)} draws each.",
+            "Median relative error of period, of half-life (waves lost: period off by more than a fifth):",
+            "",
+            *rows(errors([linear, twice, own, best]), ["linear", twice, own, best]),
+            "",
+            *rows(errors([tanh, tanh_twice]), [tanh, tanh_twice]),
+            "",
+            f"Coverage of 90 % intervals from {REPLICATES} bootstrap series, linear:",
+            "",
+            *rows(coverage, ["period", "half-life"]),
+            "",
+            "Recurrence features: median distance of the eigenvalues of W from those of A - K C:",
+            "",
+            *rows(features, ["linear", own, best]),
+        ]
+    )
+
+
+def real(path: Path) -> str:
+    """The modes of two series that everybody knows."""
+    import pandas as pd
+    from statsmodels.datasets import sunspots
+
+    spots = np.sqrt(sunspots.load_pandas().data["SUNACTIVITY"].to_numpy())
+    load = pd.read_csv(path)["HUFL"].to_numpy()[: 365 * 24]
+    texts = []
+    for name, series, blocks, freq, horizon in (("Sunspots", spots, 4, "YS", 50), ("ETTh1, HUFL", load, 8, "h", 336)):
+        scaled = (series - series.mean()) / series.std()
+        layer, _ = fit(scaled, blocks, "linear")
+        modes = forecast_modes(layer, x=torch.from_numpy(scaled)[:, None], freq=freq, horizon=horizon)
+        texts.append(f"{name}: {len(series)} steps, {blocks} blocks\n\n{modes.summary(6)}\n")
+    return "\n".join(texts)
+
+
+def _rows(values: list[list[float]]) -> tuple[Mode, ...]:
+    return tuple(Mode(1, complex(*value)) for value in values)
+
+
+def _table(values: list[list[float]]) -> ForecastModes:
+    return ForecastModes(_rows(values), "", Step())
+
+
+def _match(true: Sequence[Mode], found: Sequence[Mode]) -> list[tuple[Mode, Mode | None]]:
+    """Each truth with what was found of it, so that all together are nearest."""
+    if not found:
+        return [(one, None) for one in true]
+    pairs = dict(zip(*linear_sum_assignment(distances(true, found)), strict=True))
+    return [(one, found[pairs[index]] if index in pairs else None) for index, one in enumerate(true)]
+
+
+def _percent(value: float) -> str:
+    return "endless" if math.isinf(value) else f"{100 * value:.2g} %" if value < 0.1 else f"{100 * value:.0f} %"
+
+
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["run", "tables"])
+    parser.add_argument("what", choices=["run", "tables", "real"])
     parser.add_argument("path", type=Path)
     parser.add_argument("--workers", type=int, default=2)
     arguments = parser.parse_args()
     if arguments.what == "run":
         run(arguments.path, arguments.workers)
     else:
-        print(tables(load(arguments.path)))
+        print(real(arguments.path) if arguments.what == "real" else tables(load(arguments.path)))
 
 
 if __name__ == "__main__":

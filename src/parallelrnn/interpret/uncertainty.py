@@ -44,6 +44,7 @@ class Interval:
 class Matched:
     """What the fits say of one feature or mode."""
 
+    row: Dynamics  # that to which the others were matched
     rows: tuple[Dynamics, ...]  # one of each fit in which it appears
     label: str  # the most frequent type
     frequency: float  # the part of the fits in which it appears
@@ -126,8 +127,8 @@ def match_fits(
 
 def nearest(row: Dynamics, matched: MatchedTables, furthest: float = 0.25) -> Matched | None:
     """What several fits say of a row of one of them."""
-    apart = [distances([row], one.rows).min() for one in matched]
-    best = int(np.argmin(apart))
+    apart = distances([row], [one.row for one in matched])[0]
+    best = int(apart.argmin())
     return matched.rows[best] if apart[best] < furthest else None
 
 
@@ -180,6 +181,7 @@ def _matched(row: Dynamics, rows: list[Dynamics], fits: int, level: float, metho
 
     labels = [one.label for one in rows] or [row.label]
     return Matched(
+        row,
         tuple(rows),
         max(set(labels), key=labels.count),
         len(rows) / fits,
