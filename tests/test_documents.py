@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import doctest
 import importlib
+import io
 import pkgutil
 import re
 from pathlib import Path
@@ -23,10 +25,25 @@ MODULES = [name for _, name, _ in pkgutil.walk_packages(parallelrnn.__path__, "p
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 def test_python_blocks_run_in_order(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A block of text after one of Python is what that prints, numbers to 5 %: rounding differs between processors."""
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
-    for code in re.findall(r"^```python\n(.*?)^```", path.read_text(), re.DOTALL | re.MULTILINE):
-        exec(compile(code, path.name, "exec"), names)
+    printed = ""
+    for language, block in re.findall(r"^```(python|text)\n(.*?)^```", path.read_text(), re.DOTALL | re.MULTILINE):
+        if language == "text":
+            words, numbers = split(block)
+            assert (words, numbers) == (split(printed)[0], pytest.approx(split(printed)[1], rel=0.05, abs=0.02))
+            continue
+        with contextlib.redirect_stdout(io.StringIO()) as output:
+            exec(compile(block, path.name, "exec"), names)
+        printed = output.getvalue()
+
+
+def split(text: str) -> tuple[list[str], list[float]]:
+    """The words of a printed table, without its rules, and its numbers."""
+    text = re.sub(r"[-=]{3,}", "", text)
+    number = r"(?<![\w-])-?\d+\.?\d*"
+    return re.sub(number, "#", text).split(), [float(found) for found in re.findall(number, text)]
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)

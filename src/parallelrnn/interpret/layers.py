@@ -27,6 +27,8 @@ def as_blocks(layer: Any) -> Any:
 
 def exact(module: nn.Module) -> Any:
     """A copy in double precision that neither drops out nor learns; the caller's own keeps its precision."""
+    if not all(parameter.isfinite().all() for parameter in module.parameters()):
+        raise ValueError(f"weights of this {type(module).__name__} are not finite; it seems that its training diverged")
     return copy.deepcopy(module).double().eval().requires_grad_(False)
 
 

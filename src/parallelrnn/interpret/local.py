@@ -79,7 +79,7 @@ class LocalDynamics:
                     for value in np.quantile(block.half_lives, _QUANTILES, method="lower")
                 ),
                 f"{block.waves:.0%}",
-                self.time.format(float(np.median(block.periods)), infinite="-"),
+                self.time.format(_median(block.periods[np.isfinite(block.periods)]), infinite="-"),
             )
             for block in order
         ]
@@ -87,7 +87,8 @@ class LocalDynamics:
         steps = len(self.blocks[0].eigenvalues)
         notes = [
             f"Half-lives of the slowest part of each block's state: quantiles over {steps} steps of data. Waves: at "
-            "how many it turns; period: the median. Local to the data: the weights alone describe the state zero.",
+            "how many it turns; period: the median of these. Local to the data: the weights alone describe the state "
+            "zero.",
             f"{len(self.blocks)} blocks, {len(order)} shown.",
         ]
         return Display("Local dynamics: how blocks remember along the data", names, rows, notes)
@@ -147,6 +148,10 @@ def _derivatives(layer: Any, index: int, inputs: Tensor, states: tuple[Tensor, .
         matrices.append(torch.stack(rows, 1).numpy())
         start += size
     return matrices
+
+
+def _median(values: Array) -> float:
+    return float(np.median(values)) if len(values) else math.inf
 
 
 def _sorted(matrices: Array) -> Complex:

@@ -39,21 +39,29 @@ def plot_disk(table: Table[Any], ax: Axes | None = None, labels: int = 6) -> Axe
             color=COLOURS[kind],
             alpha=0.55,
             linewidths=0,
-            label=f"{name} ({len(chosen)})",
         )
-    for row in table.most_important(labels):
-        text = table.time.format(row.period) if row.kind == "C" else table.time.format(row.half_life, row.meaning)
+        if chosen:  # in the legend all are of one size
+            ax.scatter([], [], s=40, color=COLOURS[kind], alpha=0.55, linewidths=0, label=f"{name} ({len(chosen)})")
+    waves = [row for row in table.most_important(labels) if row.kind == "C"]
+    sizes = {id(row): area for row, area in zip(table, areas, strict=True)}
+    for row in waves:
+        inwards = -1 if row.eigenvalue.real > 0 else 1
         ax.annotate(
-            text,
+            table.time.format(row.period),
             (row.eigenvalue.real, row.eigenvalue.imag),
-            xytext=(6, 6),
+            xytext=(inwards * (2 + math.sqrt(sizes[id(row)]) / 2), 0),  # beside the point
             textcoords="offset points",
+            ha="right" if inwards < 0 else "left",
+            va="center",
             fontsize="small",
         )
     ax.set_aspect("equal")
+    ax.set_xticks([-1, -0.5, 0, 0.5, 1])
+    ax.set_yticks([-1, -0.5, 0, 0.5, 1])
     ax.set_xlabel("real part")
     ax.set_ylabel("imaginary part")
-    ax.legend(loc="lower left", fontsize="small", frameon=False)
+    if len(table):
+        ax.legend(loc="lower left", fontsize="small", frameon=False)
     return ax
 
 
@@ -106,9 +114,9 @@ def plot_tracking(tracker: FeatureTracker, axes: Sequence[Axes] | None = None) -
         for name in names:
             colour = _colour(name) if title == "features" else None
             ax.plot(frame["step"], frame[name], label=name.removeprefix(f"{title} "), color=colour)
-        ax.set_ylabel(title)
-        if len(names) > 1:
-            ax.legend(fontsize="small", frameon=False, ncols=len(names))
+        ax.set_ylabel(names[0] if title == "metrics" and len(names) == 1 else title)
+        if len(names) > 1 or title == "features":
+            ax.legend(fontsize="small", frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
     axes[-1].set_xlabel("step")
     return list(axes)
 

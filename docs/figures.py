@@ -1,0 +1,39 @@
+"""Make the figures of a document by running its code: python docs/figures.py docs/reading-a-model.md
+
+Pages that the code writes are shown as their first screen, by Chromium if it is there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disable-background-networking"]
+WAIT = "--virtual-time-budget=10000"  # milliseconds
+
+
+def main() -> None:
+    """Run all blocks of Python in order, and keep the pictures."""
+    document = Path(sys.argv[1]).resolve()
+    figures = document.parent / "figures"
+    figures.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as directory:
+        os.chdir(directory)
+        names: dict[str, object] = {}
+        for code in re.findall(r"^```python\n(.*?)^```", document.read_text(), re.DOTALL | re.MULTILINE):
+            exec(compile(code, document.name, "exec"), names)
+        chromium = shutil.which("chromium")
+        for page in Path(directory).glob("*.html") if chromium else ():
+            command = [str(chromium), *FLAGS, WAIT, "--window-size=1000,1000", "--screenshot=report.png", page.as_uri()]
+            subprocess.run(command, check=True, capture_output=True)
+        for picture in Path(directory).glob("*.png"):
+            shutil.copy(picture, figures / picture.name)
+
+
+if __name__ == "__main__":
+    main()
