@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -157,6 +159,13 @@ def test_bad_data_are_refused_and_no_file_is_left(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="there is no directory"):
         report(layer, noise(), tmp_path / "nowhere" / "page.html")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_in_a_figure_can_end_its_script() -> None:
+    text = page(read(planted((24, 0.98)), noise(), names=["</script>"]))
+    (figures,) = re.findall(r'id="figures">(.*?)</script>', text, re.DOTALL)
+    assert "<" not in figures
+    assert {"modes", "forecast", "features", "response"} <= set(json.loads(figures))
 
 
 def test_without_plotly_the_error_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
