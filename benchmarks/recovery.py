@@ -19,11 +19,13 @@ import json
 import math
 import multiprocessing
 import os
+import platform
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -162,10 +164,21 @@ def by_parallelrnn(planted: Planted, series: Array, method: str) -> dict[str, An
     found: dict[str, Any] = {"modes": _values(forecast_modes(layer)), "loss": loss}
     found["features"] = _values(recurrence_features(layer))
     if method == "linear":
-        drawn = bootstrap_series(layer, None, torch.from_numpy(series)[:, None], REPLICATES)
-        fits = (train(copy.deepcopy(layer), drawn[:, index, 0].numpy().copy(), 300)[0] for index in range(REPLICATES))
-        found["replicates"] = [_values(forecast_modes(one)) for one in fits]
+        found["replicates"] = _replicates(layer, torch.from_numpy(series)[:, None])
     return found
+
+
+def _replicates(layer: ParaRNN, x: Tensor) -> list[list[list[float]]]:
+    """The modes of fits to bootstrap series; none of those that cannot be drawn or fitted."""
+    try:
+        drawn = bootstrap_series(layer, None, x, REPLICATES).numpy()  # (T, REPLICATES, 1)
+    except ValueError:  # the fitted model grows
+        return []
+    replicates = []
+    for index in range(REPLICATES):
+        refit, loss = train(copy.deepcopy(layer), drawn[:, index, 0].copy(), 300)
+        replicates.append(_values(forecast_modes(refit)) if loss < 1e30 else [])
+    return replicates
 
 
 def by_statsmodels(planted: Planted, series: Array, method: str) -> dict[str, Any]:
@@ -178,10 +191,16 @@ def by_statsmodels(planted: Planted, series: Array, method: str) -> dict[str, An
         ar, ma = (np.real(np.poly(np.linalg.eigvals(m)))[1:] for m in (planted.transition, planted.memory))
         start = np.concatenate([-ar, ma, [planted.error / planted.variance]])
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that it has not converged, or that its own start is poor: the errors show it
-        result = ARIMA(series, order=(order, 0, order), trend="n").fit(start_params=start)
+        warnings.simplefilter("ignore")  # that its own start is poor, or that it has not converged, which is kept
+        model = ARIMA(series, order=(order, 0, order), trend="n")
+        result = model.fit(start_params=start, method_kwargs={"maxiter": 1000})  # by itself it stops after 50
     modes, features = (1 / np.asarray(roots, dtype=complex) for roots in (result.arroots, result.maroots))
-    return {"modes": _pairs(modes), "features": _pairs(features), "loss": float(result.params[-1])}
+    return {
+        "modes": _pairs(modes),
+        "features": _pairs(features),
+        "loss": float(result.params[-1]),
+        "converged": bool(result.mle_retvals["converged"]),
+    }
 
 
 def _values(rows: Any) -> list[list[float]]:
@@ -224,7 +243,8 @@ def jobs() -> Iterator[tuple[Setting, str, int]]:
 def run(path: Path, workers: int) -> None:
     """Fit what the file does not hold yet; each result is written as it comes."""
     lines = load(path)
-    write_text(path, "".join(json.dumps(line) + "\n" for line in lines))  # without a line that was cut off
+    whole = [{"conditions": conditions()}, *lines]  # without a line that was cut off
+    write_text(path, "".join(json.dumps(line) + "\n" for line in whole))
     done = {_key(line) for line in lines}
     wanted = [job for job in jobs() if (*asdict(job[0]).values(), job[1], job[2]) not in done]
     print(f"{len(done)} fits are there, {len(wanted)} to go", flush=True)
@@ -239,11 +259,18 @@ def run(path: Path, workers: int) -> None:
                 print(f"{count} of {len(wanted)}", flush=True)
 
 
+def conditions() -> dict[str, str]:
+    """With what the numbers were made."""
+    versions = {name: version(name) for name in ("parallelrnn", "torch", "numpy", "scipy", "statsmodels")}
+    return {"python": platform.python_version(), "machine": platform.machine(), **versions}
+
+
 def load(path: Path) -> list[dict[str, Any]]:
     """The results so far; a last line that was cut off does not count."""
     if not path.exists():
         return []
-    return [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+    lines = [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+    return [line for line in lines if "conditions" not in line]
 
 
 def _key(line: dict[str, Any]) -> tuple[Any, ...]:
@@ -288,7 +315,8 @@ class Truth:
         held = []
         for line in self.lines:
             fitted = _table(line["modes"])
-            found = match_fits([_table(values) for values in line["replicates"]], fitted, method="bootstrap")
+            replicates = [_table(values) for values in line.get("replicates", []) if values]
+            found = match_fits(replicates, fitted, method="bootstrap") if len(replicates) > 1 else ()
             for true, mode in _match(Planted(Setting(line["waves"], line["noise"], line["length"])).waves, fitted.rows):
                 interval = next((getattr(one, name) for one in found if one.row is mode), None)
                 held.append(interval is not None and interval.low <= getattr(true, name) <= interval.high)

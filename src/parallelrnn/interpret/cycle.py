@@ -1,39 +1,40 @@
-"""The cycle that a model which is not linear keeps to when it runs on its own forecasts: no mode, but measured."""
+"""What the forecasts of a model that is not linear come to when it runs on them: measured, since no mode tells it."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
-from parallelrnn.interpret.freerun import FreeRun
-
-_STEPS = 4096  # of a free run; the first half is thrown away
-_LEAST = 1e-6  # variation that counts, relative to what there was at first
+_STEADY = 0.9  # of the variance of one stretch has to be there in the next
+_TURNS = 3  # that the series has to hold at least
+_REGULAR = 0.5  # of the variance in one wave
 
 
 @dataclass(frozen=True)
 class Cycle:
-    """The strongest wave of a free run that does not come to rest."""
+    """The strongest wave of forecasts that do not come to rest."""
 
     period: float  # steps
-    share: float  # of the run's variance
+    share: float  # of their variance
+
+    @property
+    def is_regular(self) -> bool:
+        """Whether that wave is most of it; else the forecasts wander."""
+        return self.share >= _REGULAR
 
 
-def settled_cycle(run: FreeRun, state: Tensor) -> Cycle | None:
-    """The cycle into which the forecasts after a state (1, n) settle; None if they come to rest, or grow."""
-    outputs = []
-    for _ in range(_STEPS):
-        outputs.append(run.output(state)[0].numpy())
-        state = run.step(state)
-    forecasts = np.stack(outputs)
-    first, last = forecasts[: _STEPS // 2], forecasts[_STEPS // 2 :]
-    if not np.isfinite(forecasts).all() or last.var(axis=0).sum() <= _LEAST * first.var(axis=0).sum():
+def settled_cycle(forecasts: NDArray[np.float64]) -> Cycle | None:
+    """The cycle in which forecasts (T, C) of a long run end; None if they come to rest, or grow."""
+    if not np.isfinite(forecasts).all():
         return None
-    return _strongest(last[:, last.var(axis=0).argmax()])
+    half = forecasts[len(forecasts) // 2 :]
+    before, after = np.array_split(half, 2)
+    if after.var(axis=0).sum() <= _STEADY * before.var(axis=0).sum() or not after.var(axis=0).sum() > 0:
+        return None
+    cycle = _strongest(half[:, half.var(axis=0).argmax()])
+    return cycle if cycle.period * _TURNS <= len(half) else None
 
 
 def _strongest(series: NDArray[np.float64]) -> Cycle:
@@ -45,4 +46,4 @@ def _strongest(series: NDArray[np.float64]) -> Cycle:
     bend = before - 2 * at + after
     frequency = (peak + (0.5 * (before - after) / bend if bend < 0 else 0.0)) / len(series)
     near = slice(max(1, peak - 3), peak + 4)  # where the window spreads a single wave
-    return Cycle(1 / frequency if frequency > 0 else math.inf, float(power[near].sum() / power[1:].sum()))
+    return Cycle(1 / frequency, float(power[near].sum() / power[1:].sum()))

@@ -43,7 +43,7 @@ class Dynamics:
     @property
     def angle(self) -> float:
         """Of the turn in one step, from 0 to pi."""
-        return math.atan2(self.eigenvalue.imag, self.eigenvalue.real)
+        return math.atan2(abs(self.eigenvalue.imag), self.eigenvalue.real)  # an imaginary part of -0.0 is 0 too
 
     @property
     def period(self) -> float:

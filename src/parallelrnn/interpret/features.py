@@ -138,12 +138,18 @@ def features_of_blocks(
     rows: list[list[Feature]] = [[] for _ in blocks]
     nullity = 0
     for size, members in by_size.items():
+        stacked = np.stack([matrices[index] for index in members])
+        allowed = np.array([tolerances[index] for index in members])
         found: Found
+        if shares is None or size == 2:
+            found = _READERS.get(size, _read_large)(stacked, allowed)
         if shares is not None:
-            found = [_read_with_shares(blocks[i], matrices[i], tolerances[i], shares) for i in members]
-        else:
-            stacked = np.stack([matrices[index] for index in members])
-            found = _READERS.get(size, _read_large)(stacked, np.array([tolerances[index] for index in members]))
+            found = [
+                _plane_with_shares(blocks[i], matrices[i], found[n], shares)
+                if size == 2 and not _is_scalar(found[n])
+                else _read_with_shares(blocks[i], matrices[i], tolerances[i], shares)
+                for n, i in enumerate(members)
+            ]
         for index, parts in zip(members, found, strict=True):
             nullity += sum(part[1] == 0 for part in parts)
             rows[index] = [
@@ -206,6 +212,24 @@ def _read_with_shares(
         (order, complex(group.eigenvalue), spectrum.distance_of(group), shares(block, projector))
         for group, order, projector in projectors(spectrum.groups(tol))
     ]
+
+
+def _is_scalar(parts: Sequence[Part]) -> bool:
+    """Whether two features have one eigenvalue, so that many pairs of projectors part them."""
+    return len(parts) == 2 and parts[0][1] == parts[1][1]
+
+
+def _plane_with_shares(
+    block: RecurrentBlock, matrix: Array, parts: Sequence[Part], shares: Callable[[RecurrentBlock, Array], float]
+) -> list[Part]:
+    """The projectors of a 2 x 2 matrix in closed form: all of it, or (W - b I) / (a - b) for eigenvalues a and b."""
+    projectors = [np.eye(2)]
+    if len(parts) == 2:
+        first = parts[0][1].real
+        second = np.trace(matrix) - first  # not as it was read, which may be 0
+        projectors = [(matrix - second * np.eye(2)) / (first - second)]
+        projectors.append(np.eye(2) - projectors[0])
+    return [(*part[:3], shares(block, projector)) for part, projector in zip(parts, projectors, strict=True)]
 
 
 _READERS = {1: _read_scalars, 2: _read_planes}

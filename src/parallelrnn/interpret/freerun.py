@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from parallelrnn.interpret.layers import as_blocks, as_taken, exact, time_first
+from parallelrnn.interpret.layers import as_blocks, as_input, as_taken, exact, precision, time_first
 
 Array = NDArray[np.float64]
 
@@ -26,7 +26,11 @@ class FreeRun:
     """
 
     def __init__(self, layer: Any, readout: nn.Module | None) -> None:
-        layer = self.layer = exact(as_blocks(layer))
+        if isinstance(readout, Tensor):
+            raise TypeError("readout is a module, or None; data go by name: x=...")
+        layer = as_blocks(layer)
+        self.unit = precision(layer, *([] if readout is None else [readout]))
+        layer = self.layer = exact(layer)
         if layer.bidirectional:
             raise NoFreeRunError(
                 "a layer that also runs backwards knows the future, and cannot run on its own forecasts"
@@ -35,7 +39,10 @@ class FreeRun:
         units = layer.proj_size or layer.hidden_size
         has_cell = layer.num_states == 2
         self._sizes: list[int] = [units] * layer.num_layers + [layer.hidden_size] * layer.num_layers * has_cell
-        outputs = self.output(torch.zeros(1, self.size, dtype=torch.float64)).shape[-1]
+        try:
+            outputs = self.output(torch.zeros(1, self.size, dtype=torch.float64)).shape[-1]
+        except RuntimeError as error:
+            raise ValueError(f"readout does not take what the layer puts out: {error}") from error
         if outputs != layer.input_size:
             raise NoFreeRunError(
                 f"a model that runs on its own forecasts puts out what it takes in: the layer has {layer.input_size} "
@@ -65,7 +72,7 @@ class FreeRun:
 
     def after(self, x: Tensor) -> Tensor:
         """The state after an input, in the layout that the layer takes; (N, n)."""
-        series = time_first(self.layer, x.double())
+        series = time_first(self.layer, as_input(self.layer, x))
         return self._after(series, torch.zeros(series.shape[1], self.size, dtype=torch.float64))
 
     def _after(self, series: Tensor, state: Tensor) -> Tensor:

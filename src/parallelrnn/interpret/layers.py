@@ -5,8 +5,10 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
 
 from parallelrnn.nn import ParaGRU, ParaLSTM, ParaRNN, from_torch
 
@@ -16,7 +18,8 @@ Layer = ParaRNN | ParaLSTM | ParaGRU
 def as_blocks(layer: Any) -> Any:
     """A layer of blocks: what it is, or one block if it is a layer of `torch.nn`."""
     if isinstance(layer, nn.RNNBase):
-        return from_torch(layer)
+        with torch.random.fork_rng(devices=[]):  # reading a model in its training leaves the random numbers alone
+            return from_torch(layer)
     if not isinstance(layer, Layer):
         raise TypeError(
             f"expected ParaRNN, ParaLSTM, ParaGRU, nn.RNN, nn.LSTM or nn.GRU, got {type(layer).__name__}; give the "
@@ -25,11 +28,43 @@ def as_blocks(layer: Any) -> Any:
     return layer
 
 
+def as_input(layer: Any, x: Any) -> Tensor:
+    """Data as a layer takes them, of its precision and on its device: (T, C), or a batch in its layout."""
+    if isinstance(x, PackedSequence):
+        raise TypeError("packed sequences are not read; read them one by one, or pad them")
+    if not isinstance(x, Tensor):
+        x = torch.from_numpy(np.array(x, dtype=float))
+    if x.dim() == 1 and layer.input_size == 1:
+        x = x[:, None]
+    if x.dim() not in (2, 3) or x.shape[-1] != layer.input_size or not x.numel():
+        raise ValueError(
+            f"expected data (T, {layer.input_size}), or a batch of such sequences in the layout that the layer takes, "
+            f"got {tuple(x.shape)}"
+        )
+    if not x.isfinite().all():
+        raise ValueError("the data hold values that are not finite; fill or drop them first")
+    taken: Tensor = x.detach().to(next(layer.parameters()))
+    return taken
+
+
 def exact(module: nn.Module) -> Any:
-    """A copy in double precision that neither drops out nor learns; the caller's own keeps its precision."""
+    """A copy in double precision on the CPU that neither drops out nor learns; the caller's own stays as it is."""
     if not all(parameter.isfinite().all() for parameter in module.parameters()):
         raise ValueError(f"weights of this {type(module).__name__} are not finite; it seems that its training diverged")
-    return copy.deepcopy(module).double().eval().requires_grad_(False)
+    return copy.deepcopy(module).cpu().double().eval().requires_grad_(False)
+
+
+def precision(*modules: nn.Module) -> float:
+    """The unit of rounding of the coarsest weights: what is smaller was not learned."""
+    kinds = {parameter.dtype for module in modules for parameter in module.parameters()}
+    return max(
+        (torch.finfo(kind).eps for kind in kinds if kind.is_floating_point), default=torch.finfo(torch.float64).eps
+    )
+
+
+def evaluating(layer: Any) -> Any:
+    """The layer itself, or a copy that drops nothing out where it is being trained."""
+    return copy.deepcopy(layer).eval() if layer.training else layer
 
 
 def linear_map(layer: Layer) -> tuple[Tensor, Tensor]:
@@ -42,11 +77,22 @@ def linear_map(layer: Layer) -> tuple[Tensor, Tensor]:
     return torch.eye(width).to(like), torch.zeros(width).to(like)
 
 
-def fold_in(layer: Layer, readout: nn.Linear) -> Any:
-    """A copy of a layer whose linear aggregate is followed at once by a linear readout."""
+def fold_in(layer: Any, readout: nn.Linear) -> Any:
+    """A copy of a layer, with the linear readout that follows it taken into its aggregate.
+
+    Contributions, responses and shares of that copy are about what the readout puts out. A layer of `torch.nn` becomes
+    one of blocks, of one block.
+    """
+    layer = as_blocks(layer)
+    if type(readout) is not nn.Linear or type(layer.aggregate) not in (nn.Linear, type(None)):
+        raise TypeError(
+            "only a linear readout after a linear aggregate can be folded in, got "
+            f"{type(readout).__name__} after {type(layer.aggregate).__name__}"
+        )
     weight, bias = linear_map(layer)
     folded = copy.deepcopy(layer)
-    folded.aggregate = nn.Linear(weight.shape[1], readout.out_features, dtype=weight.dtype, device=weight.device)
+    with torch.random.fork_rng(devices=[]):
+        folded.aggregate = nn.Linear(weight.shape[1], readout.out_features, dtype=weight.dtype, device=weight.device)
     with torch.no_grad():
         folded.aggregate.weight.copy_(readout.weight @ weight)
         folded.aggregate.bias.copy_(readout(bias))

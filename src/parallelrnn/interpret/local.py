@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from parallelrnn.interpret.layers import as_blocks, as_taken, exact, time_first
+from parallelrnn.interpret.layers import as_blocks, as_input, as_taken, exact, time_first
 from parallelrnn.interpret.text import Display, Summary
 from parallelrnn.interpret.units import Step
 
@@ -36,9 +36,8 @@ class LocalBlock:
     @property
     def half_lives(self) -> Array:
         """Of the slowest part at each step, in steps; infinite where it does not fade."""
-        modulus = abs(self.eigenvalues[:, 0])
         with np.errstate(divide="ignore"):
-            rate = -np.log(np.minimum(modulus, 1.0))
+            rate = np.maximum(0.0, -np.log(abs(self.eigenvalues[:, 0])))
             half_lives: Array = math.log(2) / rate
         return half_lives
 
@@ -79,7 +78,7 @@ class LocalDynamics:
                     for value in np.quantile(block.half_lives, _QUANTILES, method="lower")
                 ),
                 f"{block.waves:.0%}",
-                self.time.format(_median(block.periods[np.isfinite(block.periods)]), infinite="-"),
+                self.time.format(_median(block.periods[block.eigenvalues[:, 0].imag != 0]), infinite="-"),
             )
             for block in order
         ]
@@ -99,7 +98,7 @@ def local_dynamics(layer: Any, x: Tensor, *, freq: str | None = None) -> LocalDy
     layer = exact(as_blocks(layer))
     if layer.bidirectional or layer.proj_size:
         raise ValueError("local dynamics are read of layers that run in one direction and do not project their state")
-    series = time_first(layer, x.double())
+    series = time_first(layer, as_input(layer, x))
     found = []
     for index, (inputs, states) in enumerate(_run(layer, series)):
         derivative = _derivatives(layer, index, inputs, states)

@@ -25,8 +25,7 @@ from parallelrnn.interpret.units import Step
 
 Array = NDArray[np.float64]
 
-_STEPS = 2000  # of a free run in search of a fixed point
-_NEWTON = 50  # steps of Newton's method from where it ended
+_STEPS = 4096  # of a free run, to see where it leads
 _RESIDUAL = 1e-9  # of a fixed point, relative
 _NUDGE = 1e-3  # of a state, so that a free run does not start at the very fixed point that it would leave
 
@@ -83,9 +82,10 @@ class ForecastModes(Table[Mode]):
         if any(mode.modulus > 1 for mode in self):
             notes.append("A modulus above 1: forecasts that are fed back move away from here.")
         if self.cycle is not None:
+            how = "settles into a cycle" if self.cycle.is_regular else "wanders, without a single cycle"
             notes.append(
-                f"Left to itself the model settles into a cycle; its strongest wave, {self.cycle.share:.0%} of it, has "
-                f"a period of {self.time.format(self.cycle.period)} (measured)."
+                f"Left to itself the model {how}; the strongest wave, {self.cycle.share:.0%} of it, has a period of "
+                f"{self.time.format(self.cycle.period)} (measured)."
             )
         notes.append("These are the cycles and trends of the forecast (AR side), not the memory.")
         return Display(f"{self.name}: the cycles that the model believes in", names, rows, notes)
@@ -112,25 +112,59 @@ def forecast_modes(
     the forecast's variance. For a model that is not linear the forecast is that of its linearisation. Where that grows
     there are no shares, since the model's own forecast goes elsewhere: `cycle` says where (and see `along`).
     """
+    _check(along, horizon, x)
     run, time = FreeRun(model, readout), Step.of(freq)
     start = torch.zeros(1, run.size, dtype=torch.float64) if x is None else run.after(x)
     if along:
-        if x is None:
-            raise ValueError("modes along a free run need data x, after which it starts")
         states = _free_run(run, start[:1], along)
-        rows = tuple(mode for index, at in enumerate(states) for mode in _modes(run.jacobian(at)[0], step=index))
-        return ForecastModes(rows, f"at each of {along} steps of the model's own forecast after the data", time)
-    fixed, linear = _fixed_point(run, start[:1])
+        rows = tuple(mode for index, at in enumerate(states) for mode in _modes(run, run.jacobian(at)[0], step=index))
+        where = f"at each of {along} steps of the model's own forecast after the data"
+        return ForecastModes(rows, where, time, settled_cycle(_Ending.of(run, start).forecasts))
+    origin = torch.zeros(run.size, dtype=torch.float64)
+    loop, reading = run.jacobian(origin)
+    if _is_linear(run, loop):
+        return _linear_modes(run, loop, reading, None if x is None else start, horizon, time)
+    ending = _Ending.of(run, start)
+    fixed = ending.fixed_point(run)
     loop, reading = run.jacobian(fixed)
-    where = "exact, since the model is linear" if linear else "to first order around the model's fixed point"
-    stays = linear or abs(np.linalg.eigvals(loop)).max() < 1
+    stays = ending.is_at(fixed) and abs(np.linalg.eigvals(loop)).max() < 1
     deviations = (start - fixed).numpy() if x is not None and stays else None
-    level = run.output(fixed[None])[0].numpy()
-    cycle = None if stays else settled_cycle(run, start[:1] + _NUDGE)
-    return ForecastModes(_modes(loop, reading, deviations, horizon), where, time, cycle, level)
+    return ForecastModes(
+        _modes(run, loop, reading, deviations, horizon),
+        "to first order around the model's fixed point",
+        time,
+        None if stays else settled_cycle(ending.forecasts),
+        run.output(fixed[None])[0].numpy(),
+    )
+
+
+def _check(along: int, horizon: int, x: Tensor | None) -> None:
+    if along < 0 or horizon < 2:
+        raise ValueError(f"along has to be 0 or more and horizon at least 2 steps, got {along} and {horizon}")
+    if along and x is None:
+        raise ValueError("modes along a free run need data x, after which it starts")
+
+
+def _linear_modes(
+    run: FreeRun, loop: Array, reading: Array, start: Tensor | None, horizon: int, time: Step
+) -> ForecastModes:
+    """The modes around the state that comes nearest to a fixed point; what moves it is a trend, a mode of its own."""
+    step = run.step(torch.zeros(1, run.size, dtype=torch.float64))[0].numpy()
+    fixed, *_ = np.linalg.lstsq(np.eye(run.size) - loop, step, rcond=None)
+    drift = loop @ fixed + step - fixed
+    deviations = None if start is None else start.numpy() - fixed
+    if np.linalg.norm(drift) > _RESIDUAL * (1 + np.linalg.norm(fixed)):
+        # A random walk with a drift: one more number in the state, which is always 1, moves it.
+        loop = np.block([[loop, drift[:, None]], [np.zeros(run.size), np.ones(1)]])
+        reading = np.pad(reading, ((0, 0), (0, 1)))
+        deviations = None if deviations is None else np.pad(deviations, ((0, 0), (0, 1)), constant_values=1.0)
+    level = run.output(torch.from_numpy(fixed)[None])[0].numpy()
+    rows = _modes(run, loop, reading, deviations, horizon)
+    return ForecastModes(rows, "exact, since the model is linear", time, None, level)
 
 
 def _modes(
+    run: FreeRun,
     loop: Array,
     reading: Array | None = None,
     deviations: Array | None = None,  # (N, n), of the states from which forecasts start, from the fixed point
@@ -138,8 +172,14 @@ def _modes(
     step: int | None = None,
 ) -> tuple[Mode, ...]:
     """The eigenvalues of a closed loop, largest modulus first, with the shares that they have in forecasts."""
-    groups = spectrum_of(loop).groups(default_tolerance(len(loop), np.finfo(float).eps))
-    blocks = [JordanBlock(order, complex(group.eigenvalue)) for group in groups for order in group.orders]
+    tolerance = default_tolerance(len(loop), run.unit)
+    groups = spectrum_of(loop).groups(tolerance)
+    nearly = tolerance * float(np.linalg.norm(loop))  # the weights do not tell such values from 1
+    blocks = [
+        JordanBlock(order, 1.0 if abs(group.eigenvalue - 1) <= nearly else complex(group.eigenvalue))
+        for group in groups
+        for order in group.orders
+    ]
     if reading is None or deviations is None:
         rows = [Mode(block.order, block.eigenvalue, step=step) for block in blocks]
     else:
@@ -189,33 +229,58 @@ def _free_run(run: FreeRun, state: Tensor, steps: int) -> list[Tensor]:
     return states
 
 
-def _fixed_point(run: FreeRun, state: Tensor) -> tuple[Tensor, bool]:
-    """The state (n,) that the model's own forecasts leave as it is, and whether the model is linear."""
-    origin = torch.zeros_like(state)
-    loop, _ = run.jacobian(origin[0])
-    if _is_linear(run, loop):
-        # With an eigenvalue 1 there may be none: then what comes nearest, and the rest is that mode's trend.
-        solution, *_ = np.linalg.lstsq(np.eye(run.size) - loop, run.step(origin)[0].numpy(), rcond=None)
-        return torch.from_numpy(solution), True
-    for _ in range(_STEPS):
-        following = run.step(state)
-        if not following.isfinite().all():
+@dataclass(frozen=True)
+class _Ending:
+    """Where a long free run from some states leads."""
+
+    halfway: Tensor  # (N, n)
+    last: Tensor  # (N, n)
+    mean: Tensor  # (n,), of the first run's second half
+    forecasts: Array  # (T, C), of the first
+
+    @classmethod
+    def of(cls, run: FreeRun, start: Tensor) -> _Ending:
+        # A little beside, so that no run starts at the very fixed point that it would leave.
+        state, forecasts, total = start + _NUDGE, [], torch.zeros(run.size, dtype=torch.float64)
+        halfway = state
+        for step in range(_STEPS):
+            if step == _STEPS // 2:
+                halfway = state
+            if step >= _STEPS // 2:
+                total = total + state[0]
+            forecasts.append(run.output(state[:1])[0].numpy())
+            state = run.step(state)
+        return cls(halfway, state, total / (_STEPS - _STEPS // 2), np.stack(forecasts))
+
+    def fixed_point(self, run: FreeRun) -> Tensor:
+        """A state (n,) that the model's own forecasts leave as it is: the end of the runs, or what they go around."""
+        from scipy.optimize import root
+
+        if not self.last.isfinite().all():
             raise NoFixedPointError(
                 "the model's own forecasts grow without bound, so it has no fixed point to linearise at"
             )
-        if torch.equal(following, state):
-            break
-        state = following
-    for _ in range(_NEWTON):
-        change = (run.step(state) - state)[0].numpy()
-        if np.linalg.norm(change) <= _RESIDUAL * (1 + float(state.norm())):
-            return state[0], False
-        loop, _ = run.jacobian(state[0])
-        state = state + torch.from_numpy(np.linalg.lstsq(np.eye(run.size) - loop, change, rcond=None)[0])
-    raise NoFixedPointError(
-        "no fixed point was found of the model's own forecasts: they cycle or wander; read the modes along a free run "
-        "after data instead: forecast_modes(model, readout, x, along=100)"
-    )
+
+        def change(state: Array) -> Array:
+            moved: Array = (run.step(torch.from_numpy(state)[None])[0] - torch.from_numpy(state)).numpy()
+            return moved
+
+        def slope(state: Array) -> Array:
+            return run.jacobian(torch.from_numpy(state))[0] - np.eye(run.size)
+
+        for guess in (self.last[0], self.mean, torch.zeros_like(self.mean)):
+            found = root(change, guess.numpy(), jac=slope, tol=1e-13).x
+            if np.linalg.norm(change(found)) <= _RESIDUAL * (1 + np.linalg.norm(found)):
+                return torch.from_numpy(found)
+        raise NoFixedPointError(
+            "no fixed point was found of the model's own forecasts: they cycle or wander; read the modes along a free "
+            "run after data instead: forecast_modes(model, readout, x, along=100)"
+        )
+
+    def is_at(self, fixed: Tensor) -> bool:
+        """Whether all runs end there: they have arrived, or still come nearer."""
+        before, after = (self.halfway - fixed).norm(dim=-1), (self.last - fixed).norm(dim=-1)
+        return bool(((after <= 1e-6 * (1 + fixed.norm())) | (after < 0.95 * before)).all())
 
 
 def _is_linear(run: FreeRun, loop: Array) -> bool:

@@ -125,20 +125,18 @@ def plot_contributions(
     found: Contributions, sequence: int = 0, output: int = 0, most: int = 5, axes: Sequence[Axes] | None = None
 ) -> list[Axes]:
     """The output over time, and stacked under it what the most important blocks and all others together add to it."""
-    parts = found.parts[..., output]
-    total = found.total[..., output]
-    if parts.dim() == 3:  # (T, B, K)
-        parts, total = parts[:, sequence], total[:, sequence]
+    total, parts = (tensor[..., output].cpu() for tensor in found.sequence(sequence))
+    names = found.names()
     order = found.shares().argsort(descending=True).tolist()
-    curves = [(f"block {found.blocks[index].block}", parts[:, index]) for index in order[:most]]
+    curves = [(names[index], parts[:, index]) for index in order[:most]]
     if len(order) > most:
         curves.append((f"{len(order) - most} others", parts[:, order[most:]].sum(-1)))
     axes = _stacked(axes, 1 + len(curves), height=1.3)
-    axes[0].plot(total.cpu(), color="0.2")
+    axes[0].plot(total, color="0.2")
     axes[0].set_ylabel(found.of if len(found.of) < 12 else "total")
     for ax, (name, curve) in zip(axes[1:], curves, strict=True):
         ax.axhline(0, color="0.85", linewidth=0.8, zorder=0)
-        ax.plot(curve.cpu(), color=COLOURS["C"])
+        ax.plot(curve, color=COLOURS["C"])
         ax.set_ylabel(name, rotation=0, ha="right")
     axes[-1].set_xlabel("step")
     return list(axes)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from parallelrnn.interpret.freerun import FreeRun
-from parallelrnn.interpret.layers import as_taken, time_first
+from parallelrnn.interpret.layers import as_input, as_taken, time_first
 
 _BEFORE = 500  # steps that are run first and thrown away, at most as many as there are data
 
@@ -25,7 +25,7 @@ def bootstrap_series(model: Any, readout: nn.Module | None, x: Tensor, count: in
     if len(x) < 2 or count < 1:
         raise ValueError(f"needs at least two steps of data and a count of at least 1, got {len(x)} and {count}")
     run = FreeRun(model, readout)
-    series = time_first(run.layer, x.double())
+    series = time_first(run.layer, as_input(run.layer, x))
     forecasts = time_first(run.layer, run.readout(run.layer(as_taken(run.layer, series))[0]))
     errors = (series[1:] - forecasts[:-1])[:, 0]
     errors = errors - errors.mean(0)

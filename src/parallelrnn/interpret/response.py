@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from parallelrnn.interpret.contributions import BlockName, contributions
-from parallelrnn.interpret.layers import as_blocks, as_taken, exact, time_first
+from parallelrnn.interpret.layers import as_blocks, as_input, as_taken, exact, time_first
 from parallelrnn.nn import ParaRNN
 
 Array = NDArray[np.float64]
@@ -29,7 +29,8 @@ class ImpulseResponse:
     low: Array  # (lags, C, out)
     high: Array  # (lags, C, out)
     by_block: Array  # (lags, C, K, out): means, which sum to `mean`
-    linear: Array | None  # (lags, C, K, out): of the same layer with no activation; None for gated cells
+    # (lags, C, K, out): of the same layer with no activation; None for gates, and for sigmoid, whose slope is not 1.
+    linear: Array | None
     band: float  # the part of the places that lies between low and high
     places: int
     blocks: tuple[BlockName, ...]
@@ -45,56 +46,72 @@ def impulse_response(
     is what the recurrence features say; how far `mean` is from `linear` shows how much the activation bends it.
     """
     layer = exact(as_blocks(layer))
-    _check(layer, x, lags, places, band)
-    series = time_first(layer, x.double())  # (T, B, C)
+    series = time_first(layer, as_input(layer, x))  # (T, B, C)
+    _check(layer, len(series), lags, places, band)
     length, batch, inputs = series.shape
     sizes = nudge * torch.where(series.std((0, 1)) > 0, series.std((0, 1)), 1.0)
     chosen = _spread(length - lags, batch, places)
-    undisturbed = _parts(layer, series)  # (T, B, K, out)
-    answers = []  # for each input: (places, lags, K, out)
+    states = _states_before(layer, series, chosen)
+    copies = torch.stack([series[t : t + lags, b] for t, b in chosen], 1)  # (lags, places, C)
+    undisturbed, blocks = _parts(layer, copies, states)  # (lags, places, K, out)
+    answers = []
     for index in range(inputs):
-        copies = series[:, [b for _, b in chosen]].clone()  # (T, places, C)
-        for place, (t, _) in enumerate(chosen):
-            copies[t, place, index] += sizes[index]
-        nudged = _parts(layer, copies)
-        differences = [
-            nudged[t : t + lags, place] - undisturbed[t : t + lags, b] for place, (t, b) in enumerate(chosen)
-        ]
-        answers.append(torch.stack(differences) / sizes[index])
-    answer = torch.stack(answers, 2).numpy()  # (places, lags, C, K, out)
+        nudged = copies.clone()
+        nudged[0, :, index] += sizes[index]
+        answers.append((_parts(layer, nudged, states)[0] - undisturbed) / sizes[index])
+    answer = torch.stack(answers, 2).transpose(0, 1).numpy()  # (places, lags, C, K, out)
     total = answer.sum(axis=3)
     low, high = np.quantile(total, [(1 - band) / 2, (1 + band) / 2], axis=0)
-    blocks = contributions(layer, as_taken(layer, series[:1])).blocks
     return ImpulseResponse(
         total.mean(axis=0), low, high, answer.mean(axis=0), _linear(layer, lags), band, len(chosen), blocks
     )
 
 
+def _states_before(layer: Any, series: Tensor, chosen: list[tuple[int, int]]) -> tuple[Tensor, ...]:
+    """The layer's states (layers, places, d) before chosen steps of chosen sequences."""
+    found: dict[int, tuple[Tensor, ...]] = {}
+    state: tuple[Tensor, ...] | None = None
+    reached = 0
+    for t in sorted({step for step, _ in chosen}):
+        if t > reached:
+            hx = None if state is None else state if len(state) > 1 else state[0]
+            _, final = layer(as_taken(layer, series[reached:t]), hx)
+            state, reached = (final,) if isinstance(final, Tensor) else final, t
+        if state is None:  # before the first step
+            widths = [layer.proj_size or layer.hidden_size, layer.hidden_size][: layer.num_states]
+            state = tuple(series.new_zeros(layer.num_layers, series.shape[1], width) for width in widths)
+        found[t] = state
+    return tuple(torch.stack([found[t][part][:, b] for t, b in chosen], 1) for part in range(layer.num_states))
+
+
 def _linear(layer: Any, lags: int) -> Array | None:
     """The response of the same layer without biases and activation."""
-    if not isinstance(layer, ParaRNN):
+    if not isinstance(layer, ParaRNN) or layer.nonlinearity == "sigmoid":
         return None
-    plain = ParaRNN(
-        layer.input_size,
-        layer.hidden_size,
-        layer.num_layers,
-        nonlinearity="linear",
-        bias=False,
-        block_size=layer.block_size,
-        form=layer.form,
-        aggregate=layer.aggregate,
-        dtype=torch.float64,
-    )
+    with torch.random.fork_rng(devices=[]):
+        plain = ParaRNN(
+            layer.input_size,
+            layer.hidden_size,
+            layer.num_layers,
+            nonlinearity="linear",
+            bias=False,
+            block_size=layer.block_size,
+            form=layer.form,
+            aggregate=layer.aggregate,
+            dtype=torch.float64,
+        )
     plain.load_state_dict({name: value for name, value in layer.state_dict().items() if name in plain.state_dict()})
     impulses = torch.zeros(lags, layer.input_size, layer.input_size, dtype=torch.float64)
     impulses[0] = torch.eye(layer.input_size, dtype=torch.float64)
-    response: Array = _parts(plain, impulses).numpy()
+    zeros = torch.zeros(layer.num_layers, layer.input_size, layer.hidden_size, dtype=torch.float64)
+    response: Array = _parts(plain, impulses, (zeros,))[0].numpy()
     return response
 
 
-def _parts(layer: Any, series: Tensor) -> Tensor:
-    """The contributions of the blocks to a batch (T, B, C), (T, B, K, out)."""
-    return time_first(layer, contributions(layer, as_taken(layer, series)).parts)
+def _parts(layer: Any, series: Tensor, states: tuple[Tensor, ...]) -> tuple[Tensor, tuple[BlockName, ...]]:
+    """The contributions of the blocks to a batch (T, B, C) that starts at some states: (T, B, K, out)."""
+    found = contributions(layer, as_taken(layer, series), states if len(states) > 1 else states[0])
+    return time_first(layer, found.parts), found.blocks
 
 
 def _spread(length: int, batch: int, places: int) -> list[tuple[int, int]]:
@@ -103,10 +120,9 @@ def _spread(length: int, batch: int, places: int) -> list[tuple[int, int]]:
     return [(int(index % length), int(index // length)) for index in chosen]
 
 
-def _check(layer: Any, x: Tensor, lags: int, places: int, band: float) -> None:
+def _check(layer: Any, steps: int, lags: int, places: int, band: float) -> None:
     if layer.bidirectional:
         raise ValueError("a layer that also runs backwards answers before it is asked; use one in one direction")
-    steps = x.shape[1] if layer.batch_first and x.dim() == 3 else x.shape[0]
     if not 0 < lags < steps:
         raise ValueError(f"lags has to be at least 1 and less than the {steps} steps of x, got {lags}")
     if places < 1 or not 0 < band < 1:

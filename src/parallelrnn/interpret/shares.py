@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from parallelrnn.interpret.contributions import VARIES_NOT
-from parallelrnn.interpret.layers import as_blocks, linear_map
+from parallelrnn.interpret.contributions import NoVariationError
+from parallelrnn.interpret.layers import as_blocks, as_input, evaluating, linear_map
 from parallelrnn.nn import RecurrentBlock
 
 Array = NDArray[np.float64]
@@ -28,8 +28,8 @@ class Shares:
 
     @torch.no_grad()
     def __init__(self, layer: Any, x: Tensor) -> None:
-        layer = as_blocks(layer)
-        states, sizes = layer.block_states(x), layer.block_sizes
+        layer = evaluating(as_blocks(layer))
+        states, sizes = layer.block_states(as_input(layer, x)), layer.block_sizes
         weight, _ = linear_map(layer)
         centred = states.flatten(0, -2).double()
         centred = centred - centred.mean(0)
@@ -37,7 +37,7 @@ class Shares:
         covariance = centred.T @ output  # (d, out)
         self._variance = float((output**2).sum())
         if not self._variance > 0:
-            raise ValueError(VARIES_NOT)
+            raise NoVariationError
         self._covariance = [part.numpy() for part in covariance.cpu().split(sizes)]
         self._weight = [part.numpy() for part in weight.double().cpu().split(sizes, 1)]
         self._last = layer.num_layers - 1
