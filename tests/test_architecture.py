@@ -37,7 +37,7 @@ def test_dependencies_point_one_way() -> None:
 
 
 def test_importing_needs_torch_and_numpy_alone() -> None:
-    others = ("scipy", "pandas", "statsmodels", "onnx", "typer", "rich", "matplotlib")
+    others = ("scipy", "pandas", "statsmodels", "onnx", "typer", "rich", "matplotlib", "plotly", "jinja2.environment")
     script = f"import sys, parallelrnn; print([m for m in {others} if m in sys.modules])"
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import copy
+import math
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,14 @@ from torch import nn
 from torch.nn.utils.rnn import pack_sequence
 
 from parallelrnn import ParaGRU, ParaLSTM, ParaRNN
-from parallelrnn.interpret import BlockName, contributions, leave_one_out, recurrence_features
+from parallelrnn.interpret import (
+    BlockName,
+    contributions,
+    fold_in,
+    impulse_response,
+    leave_one_out,
+    recurrence_features,
+)
 
 LAYERS = [ParaRNN, ParaLSTM, ParaGRU]
 CLOSE = {"rtol": 0, "atol": 1e-12}  # float64 sums of a few dozen numbers below one
@@ -148,8 +157,12 @@ def test_shares_are_in_the_table() -> None:
 
 
 def test_what_has_no_contributions_is_refused() -> None:
-    with pytest.raises(TypeError, match="from_torch"):
-        contributions(nn.RNN(3, 8), data(5, 4))
+    with pytest.raises(TypeError, match="got Linear"):
+        contributions(nn.Linear(3, 8), data(5, 4))
+    with pytest.raises(ValueError, match="not finite"):
+        contributions(make(ParaRNN), data(5, 4) * math.nan)
+    with pytest.raises(ValueError, match=r"expected data \(T, 3\).*got \(5, 4, 7\)"):
+        contributions(make(ParaRNN), torch.zeros(5, 4, 7))
     with pytest.raises(TypeError, match="one by one"):
         contributions(make(ParaRNN), pack_sequence([data(5), data(3)]))
     with pytest.raises(ValueError, match="does not vary"):
@@ -160,3 +173,69 @@ def test_what_has_no_contributions_is_refused() -> None:
         recurrence_features(nn.Sequential(make(ParaRNN)), data(5, 4))
     with pytest.raises(TypeError, match="no output to share"):
         recurrence_features(np.eye(2), data(5, 4))
+
+
+def test_a_layer_of_torch_is_one_block() -> None:
+    torch.manual_seed(0)
+    layer = nn.LSTM(3, 4)
+    found = contributions(layer, data(5, 2).float())
+    torch.testing.assert_close(found.parts[..., 0, :], layer(data(5, 2).float())[0].detach())
+    assert found.shares().tolist() == pytest.approx([1])
+
+
+def test_reading_drops_nothing_out_and_leaves_random_numbers_alone() -> None:
+    torch.manual_seed(0)
+    layer = make(ParaGRU, num_layers=2, dropout=0.5)
+    twin, plain, x = nn.GRU(3, 4), make(ParaRNN), data(20, 2)
+    before = torch.random.get_rng_state()
+    assert torch.equal(contributions(layer, x).shares(), contributions(layer, x).shares())
+    assert recurrence_features(layer, x) == recurrence_features(layer, x)
+    contributions(twin, x)
+    impulse_response(plain, x, lags=3)
+    assert layer.training
+    assert torch.equal(before, torch.random.get_rng_state())
+
+
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_one_sequence_of_a_batch(batch_first: bool) -> None:
+    layer = make(ParaGRU, batch_first=batch_first, bidirectional=True)
+    x = data(4, 7)
+    found = contributions(layer, x)
+    total, parts = found.sequence(2)
+    expected = layer(x)[0][2 if batch_first else slice(None), slice(None) if batch_first else 2]
+    torch.testing.assert_close(total, expected.detach())
+    torch.testing.assert_close(parts.sum(1) + found.bias, total)
+    assert found.names()[0] == "block 0, forward"
+    assert found.names()[-1].endswith("reverse")
+
+
+def test_shares_of_large_values_in_single_precision() -> None:
+    layer = make(ParaRNN, nonlinearity="linear").float()
+    small, large = (contributions(layer, scale * data(9, 2).float()).shares() for scale in (1.0, 1e20))
+    assert large.isfinite().all()
+    assert small.sum().item() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("aggregate", ["fc", "ffn"])
+def test_a_readout_is_folded_in_only_where_all_is_linear(aggregate: str) -> None:
+    with pytest.raises(TypeError, match="only a linear readout"):
+        fold_in(make(ParaRNN, aggregate=aggregate), nn.Linear(8, 1))
+    with pytest.raises(TypeError, match="only a linear readout"):
+        fold_in(make(ParaRNN), nn.Sequential(nn.Linear(8, 1)))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.sampled_from(LAYERS), st.sampled_from([1, 2, 4, [2, 6]]), st.integers(0, 1000))
+def test_dropping_a_block_changes_the_output_by_its_contribution(cls: Any, block_size: Any, seed: int) -> None:
+    """Dropped for real: its columns of the aggregate are set to zero, and the layer is run again."""
+    torch.manual_seed(seed)
+    layer = cls(3, 8, block_size=block_size, dtype=torch.float64)
+    x = data(6, 2)
+    found, whole = contributions(layer, x), layer(x)[0].detach()
+    start = 0
+    for index, size in enumerate(layer.block_sizes):
+        without = copy.deepcopy(layer)
+        with torch.no_grad():
+            without.aggregate.weight[:, start : start + size] = 0
+            torch.testing.assert_close(whole - without(x)[0], found.parts[..., index, :], **CLOSE)
+        start += size

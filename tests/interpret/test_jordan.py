@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.linalg
 import sympy
 import torch
 from hypothesis import assume, given, settings
@@ -36,8 +37,12 @@ def assert_decomposes(found: RealJordan, matrix: Array) -> None:
     np.testing.assert_allclose(
         matrix @ found.S, found.S @ found.J, atol=10 * found.tol * np.linalg.norm(matrix) + 1e-14
     )
+    rebuilt = scipy.linalg.solve(found.S.T, (found.S @ found.J).T).T  # S J S^-1
+    error = np.linalg.norm(matrix - rebuilt) / (np.linalg.norm(matrix) or 1.0)
+    assert found.backward_error == pytest.approx(error, rel=0.1, abs=1e-14 * found.condition)
     assert found.backward_error <= 10 * found.tol * found.condition
-    assert np.linalg.cond(found.S) == found.condition
+    singular = scipy.linalg.svdvals(found.S)
+    assert found.condition == pytest.approx(singular[0] / singular[-1])
 
 
 STRUCTURES = [
@@ -226,3 +231,20 @@ def test_what_is_no_matrix_is_refused(matrix: object, message: str) -> None:
 def test_a_tolerance_lies_between_0_and_1(tol: float) -> None:
     with pytest.raises(ValueError, match="between 0 and 1"):
         real_jordan(np.eye(2), tol=tol)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 9), st.integers(0, 10_000))
+def test_eigenvalues_are_those_on_the_diagonal_of_scipys_schur_form(size: int, seed: int) -> None:
+    matrix = np.random.default_rng(seed).normal(size=(size, size))
+    triangular, _ = scipy.linalg.schur(matrix, output="complex")
+    expected = np.sort_complex(np.diagonal(triangular).round(8))
+    blocks = real_jordan(matrix).blocks
+    found = [v for b in blocks for v in {b.eigenvalue, b.eigenvalue.conjugate()} for _ in range(b.order)]
+    np.testing.assert_allclose(np.sort_complex(np.round(found, 8)), expected, atol=1e-7)
+
+
+def test_a_complex_matrix_is_refused() -> None:
+    for matrix in (np.eye(2) * 1j, torch.eye(2) * 1j):
+        with pytest.raises(TypeError, match="expected a real matrix"):
+            real_jordan(matrix)

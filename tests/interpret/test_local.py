@@ -88,3 +88,19 @@ def test_what_cannot_be_read_is_refused() -> None:
         local_dynamics(nn.Linear(2, 2), data())
     with pytest.raises(ValueError, match="one direction"):
         local_dynamics(made(ParaRNN, bidirectional=True), data())
+
+
+def test_what_does_not_fade_lasts_longest() -> None:
+    layer = ParaRNN(1, 4, nonlinearity="linear", aggregate=nn.Linear(4, 1)).double()
+    with torch.no_grad():
+        layer.weight_hh_l0.copy_(torch.cat([0.5 * torch.eye(2), 1.1 * torch.eye(2)]))
+    found = local_dynamics(layer, torch.randn(20, 1))
+    assert np.isposinf(found.blocks[1].half_lives).all()
+    assert found.display().rows[0][1] == "1"
+
+
+def test_periods_are_those_of_waves() -> None:
+    layer = ParaRNN(1, 2, nonlinearity="linear", aggregate=nn.Linear(2, 1)).double()
+    with torch.no_grad():
+        layer.weight_hh_l0.copy_(torch.diag(torch.tensor([-0.5, 0.1])))
+    assert local_dynamics(layer, torch.randn(20, 1)).display().rows[0][-2:] == ("0%", "-")

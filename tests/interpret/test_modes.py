@@ -14,6 +14,7 @@ from statsmodels.tsa.arima_process import ArmaProcess
 from torch import nn
 
 from parallelrnn import ParaGRU, ParaLSTM, ParaRNN, forecast_modes, recurrence_features
+from parallelrnn.interpret.cycle import settled_cycle
 from parallelrnn.interpret.freerun import FreeRun
 
 Array = NDArray[np.float64]
@@ -202,8 +203,103 @@ def test_what_cannot_run_on_its_own_forecasts_is_refused() -> None:
         forecast_modes(ParaRNN(6, 6, bidirectional=True))
     with pytest.raises(TypeError, match="got Linear"):
         forecast_modes(nn.Linear(2, 2))
-    with pytest.raises(ValueError, match="does not vary"):
-        forecast_modes(predictor(np.eye(2) / 2, np.ones((2, 1)), np.ones((1, 2))), x=torch.zeros(4, 1, 1))
+    layer = predictor(np.eye(2) / 2, np.ones((2, 1)), np.ones((1, 2)))
+    with pytest.raises(TypeError, match="data go by name"):
+        forecast_modes(layer, torch.zeros(4, 1, 1))
+    with pytest.raises(ValueError, match="does not take what the layer puts out"):
+        forecast_modes(layer, nn.Linear(7, 1))
+    with pytest.raises(ValueError, match="horizon at least 2 steps, got 0 and 1"):
+        forecast_modes(layer, horizon=1)
+    with pytest.raises(ValueError, match="not finite"):
+        forecast_modes(layer, x=torch.full((4, 1, 1), math.nan))
+    with torch.no_grad():
+        layer.weight_hh_l0.fill_(math.nan)
+    with pytest.raises(ValueError, match="training diverged"):
+        forecast_modes(layer)
+
+
+def test_a_forecast_that_does_not_vary_has_no_shares() -> None:
+    layer = predictor(np.eye(2) / 2, np.ones((2, 1)), np.ones((1, 2)))
+    modes = forecast_modes(layer, x=torch.zeros(4, 1, 1))
+    assert not modes.has_shares
+    assert len(modes) == 2
+
+
+def test_a_random_walk_with_drift_has_a_trend_for_a_mode() -> None:
+    """An eigenvalue 1 and a bias: no fixed point; level and parts are still the model's own forecast."""
+    layer = ParaRNN(1, 2, nonlinearity="linear", block_size=2, aggregate=nn.Linear(2, 1)).double()
+    with torch.no_grad():
+        layer.weight_hh_l0.copy_(torch.tensor([[0.0, 0.0], [0.0, 0.5]]))
+        layer.weight_ih_l0.copy_(torch.tensor([[1.0], [0.0]]))
+        layer.aggregate.weight.copy_(torch.tensor([[1.0, 1.0]]))
+        layer.aggregate.bias.fill_(0.1)
+    x = torch.tensor([[1.0], [2.0], [3.0]], dtype=torch.float64)
+    modes = forecast_modes(layer, x=x, horizon=50)
+    values, state = layer(x)
+    forecast, last = [], values[-1:]
+    for _ in range(50):
+        forecast.append(last[0].detach().numpy())
+        last, state = layer(last, state)
+    np.testing.assert_allclose(modes.level + sum(mode.part[:, 0] for mode in modes), forecast, atol=1e-10)
+    trend = max(modes, key=lambda mode: mode.share)
+    assert (trend.label, trend.modulus) == ("R-2", 1.0)
+    assert trend.share == pytest.approx(1, abs=0.05)
+
+
+def test_modes_are_read_in_the_precision_of_the_weights() -> None:
+    """A straight trend, whose double eigenvalue 1 rounding to float32 spreads by 1e-4."""
+    transition = np.array([[1.0, 1.0], [0.0, 1.0]])
+    layer = predictor(transition, np.array([[0.7], [0.13]]), np.array([[1.1, 0.0]])).float()
+    (trend,) = forecast_modes(layer)
+    assert (trend.label, trend.modulus) == ("R-2", 1.0)
+
+
+def test_the_fixed_point_is_one_that_forecasts_can_reach() -> None:
+    """Where the update gates of a GRU are closed for good, any state is left as it is; its own states are within 1."""
+    torch.manual_seed(0)
+    layer, readout = nn.GRU(1, 8), nn.Linear(8, 1)
+    t = torch.arange(400.0)
+    x = (torch.sin(2 * math.pi * t / 24) + 0.1 * torch.randn(400))[:, None]
+    optimizer = torch.optim.Adam([*layer.parameters(), *readout.parameters()], lr=0.02)
+    for _ in range(150):
+        loss = ((readout(layer(x[:-1])[0]) - x[1:]) ** 2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    modes = forecast_modes(layer, readout, x)
+    assert abs(modes.level) < 1
+    assert modes.cycle.period == pytest.approx(24, rel=0.05)
+    assert modes.cycle.is_regular
+
+
+def test_modes_of_where_forecasts_do_not_lead_have_no_shares() -> None:
+    """A stable fixed point beside an alternation that forecasts after these data keep to."""
+    layer = ParaRNN(1, 1, bias=True, block_size=1, aggregate=nn.Linear(1, 1)).double()
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.zero_()
+        layer.weight_hh_l0.fill_(-3.0)  # h = tanh(-3 h): rest at 0 repels, and forecasts alternate
+        layer.aggregate.weight.fill_(1.0)
+    modes = forecast_modes(layer, x=torch.ones(3, 1, 1))
+    assert not modes.has_shares
+    assert modes.cycle.period == pytest.approx(2, rel=1e-2)
+
+
+def test_slow_rest_is_no_cycle() -> None:
+    layer = ParaRNN(1, 1, bias=False, block_size=1, aggregate=nn.Linear(1, 1, bias=False)).double()
+    with torch.no_grad():
+        layer.weight_hh_l0.fill_(0.501)
+        layer.weight_ih_l0.fill_(0.5)
+        layer.aggregate.weight.fill_(1.0)
+    assert forecast_modes(layer, x=torch.ones(3, 1, 1)).cycle is None
+
+
+def test_what_wanders_is_not_called_a_cycle() -> None:
+    values = [0.3]
+    for _ in range(2047):
+        values.append(3.9 * values[-1] * (1 - values[-1]))  # the logistic map, which is chaotic there
+    cycle = settled_cycle(np.array(values)[:, None])
+    assert not cycle.is_regular
 
 
 def test_a_model_whose_forecasts_grow_has_no_fixed_point() -> None:

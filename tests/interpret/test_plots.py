@@ -12,6 +12,7 @@ from torch import nn
 
 from parallelrnn import (
     FeatureTracker,
+    ParaGRU,
     ParaLSTM,
     ParaRNN,
     contributions,
@@ -120,3 +121,25 @@ def test_without_the_extra_an_error_says_what_to_install(monkeypatch: pytest.Mon
         features.to_frame()
     with pytest.raises(ModuleNotFoundError, match=r"needs matplotlib.*pip install 'parallelrnn\[plot\]'"):
         features.plot()
+
+
+def test_curves_of_higher_order_are_corners_of_powers() -> None:
+    jordan = 0.8 * np.eye(3) + np.eye(3, k=1)
+    (feature,) = recurrence_features(jordan)
+    assert feature.label == "R-3"
+    (curve,) = (line.get_ydata() for line in plots.plot_curves([feature], lags=20).lines[1:])
+    corner = np.array([np.linalg.matrix_power(jordan, lag)[0, 2] for lag in range(21)])
+    np.testing.assert_allclose(curve, corner / corner.max(), atol=1e-6)
+
+
+def test_tracking_before_anything_was_recorded() -> None:
+    with pytest.raises(ValueError, match="nothing was recorded yet"):
+        plots.plot_tracking(FeatureTracker(layer()))
+
+
+def test_contributions_of_a_batch_first_layer_are_drawn_over_time() -> None:
+    torch.manual_seed(0)
+    gru = ParaGRU(1, 4, batch_first=True, bidirectional=True, aggregate=nn.Linear(8, 1))
+    axes = plots.plot_contributions(contributions(gru, torch.randn(3, 50, 1)), sequence=1)
+    assert len(axes[0].lines[0].get_ydata()) == 50
+    assert len({ax.get_ylabel() for ax in axes}) == 5

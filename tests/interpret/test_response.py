@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import nn
 
 from parallelrnn import ParaGRU, ParaLSTM, ParaRNN, impulse_response
@@ -20,10 +22,12 @@ def data(length: int = 60, batch: int = 3) -> torch.Tensor:
     return torch.randn(length, batch, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
 
 
-@pytest.mark.parametrize("block_size", [1, 2, 3, [1, 2, 3]])
-def test_a_linear_layer_answers_with_the_curves_of_its_features(block_size: Any) -> None:
+@settings(max_examples=20, deadline=None)
+@given(st.sampled_from([1, 2, 3, [1, 2, 3]]), st.integers(0, 1000))
+def test_a_linear_layer_answers_with_the_curves_of_its_features(block_size: Any, seed: int) -> None:
     """C W^lag U of each block is the sum over its features of C P W^lag U, a decay or a damped wave each."""
-    layer = made(ParaRNN, nonlinearity="linear", block_size=block_size)
+    torch.manual_seed(seed)
+    layer = ParaRNN(2, 6, nonlinearity="linear", block_size=block_size, dtype=torch.float64)
     found = impulse_response(layer, data(), lags=20)
     np.testing.assert_allclose(found.low, found.high, atol=1e-9)
     np.testing.assert_allclose(found.mean, found.linear.sum(axis=2), atol=1e-9)

@@ -4,11 +4,12 @@ import math
 
 import numpy as np
 import pytest
+import torch
 from scipy.linalg import block_diag
 from scipy.stats import t as student
 from torch import nn
 
-from parallelrnn import ParaRNN, forecast_modes, recurrence_features
+from parallelrnn import ParaGRU, ParaRNN, forecast_modes, recurrence_features
 from parallelrnn.interpret import Features, Interval, match_fits
 
 
@@ -55,7 +56,7 @@ def test_how_often_a_feature_reappears() -> None:
     found = match_fits(tables[1:] + tables[:1])
     frequencies = sorted(one.frequency for one in found)
     assert frequencies[-3:] == [1, 1, 1]
-    assert frequencies[:-3] in ([], [0.5])  # the alternating decay, if the central fit has it
+    assert frequencies[:-3] == [0.5]  # the alternating decay, which the central fit has
 
 
 def test_what_is_far_apart_is_not_the_same() -> None:
@@ -158,3 +159,42 @@ def test_a_fit_that_went_astray_is_not_what_others_are_held_to() -> None:
     found = match_fits([other, day, day, day])
     assert [one.frequency for one in found] == [0.75]
     assert found[0].period.estimate == pytest.approx(24)
+
+
+def test_intervals_are_not_cut_off_where_matching_is() -> None:
+    """Half-lives that scatter by a factor of e: few are within a quarter of the fit, and all count."""
+    half_lives = 8.55 * np.exp(np.random.default_rng(0).normal(size=40))
+    tables = [recurrence_features([[0.5 ** (1 / half_life)]]) for half_life in half_lives]
+    (found,) = match_fits(tables, recurrence_features([[0.5 ** (1 / 8.55)]]), method="bootstrap")
+    assert found.frequency < 0.6
+    width = student.ppf(0.95, 39) * np.log(half_lives).std(ddof=1)
+    assert found.half_life.high == pytest.approx(8.55 * np.exp(width))
+
+
+def test_gates_are_not_matched_with_each_other() -> None:
+    tables = []
+    for seed in range(4):
+        torch.manual_seed(seed)
+        tables.append(recurrence_features(ParaGRU(1, 4)))
+    found = match_fits(tables, furthest=1.0)
+    assert all(len({row.gate for row in one.rows}) == 1 for one in found)
+    assert {"layer", "direction", "gate"} < set(found.display().columns)
+
+
+def test_shares_that_are_not_known_everywhere() -> None:
+    layer = ParaRNN(1, 2, nonlinearity="linear", aggregate=nn.Linear(2, 1), dtype=torch.float64).double()
+    x = torch.randn(50, 1)
+    known, unknown = forecast_modes(layer, x=x), forecast_modes(layer)
+    assert not math.isnan(match_fits([known] * 19 + [unknown])[0].share.low)
+    assert math.isnan(match_fits([known] * 10 + [unknown] * 10)[0].share.low)
+
+
+def test_an_eigenvalue_of_zero_has_no_logarithm() -> None:
+    tables = [recurrence_features(np.array([[0.0, 1.0], [0.0, 0.0]]) + np.eye(2) * 0)] * 3
+    assert match_fits(tables, tables[0], method="bootstrap")[0].half_life.estimate == 0
+
+
+def test_a_period_is_at_least_two_steps() -> None:
+    tables = [recurrence_features(0.9 * wave(period, math.inf)) for period in (2.05, 2.2, 2.1, 3.5, 2.3)]
+    (found,) = match_fits(tables, tables[1], method="jackknife", furthest=1.0)
+    assert found.period.low == 2

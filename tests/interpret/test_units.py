@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 
+import pandas as pd
 import pytest
 
 from parallelrnn.interpret.units import Step
@@ -26,6 +27,7 @@ from parallelrnn.interpret.units import Step
         ("QS-JAN", 4, "12 months"),
         ("YE", 10.94, "10.9 years"),
         ("s", 1e-5, "1e-05 s"),
+        ("B", 5, "5 business days"),
         ("D", math.inf, "inf"),
     ],
 )
@@ -33,7 +35,11 @@ def test_steps_in_the_words_of_a_calendar(freq: str | None, steps: float, text: 
     assert Step.of(freq).format(steps) == text
 
 
-@pytest.mark.parametrize("freq", ["hour", "", "-1h", "h24"])
+@pytest.mark.parametrize("freq", ["hour", "", "-1h", "h24", "0h"])
 def test_a_frequency_that_pandas_does_not_know(freq: str) -> None:
-    with pytest.raises(ValueError, match="use a pandas frequency such as"):
+    with pytest.raises(ValueError, match="use a frequency of pandas such as"):
         Step.of(freq)
+
+
+def test_an_offset_of_pandas_is_a_frequency_too() -> None:
+    assert Step.of(pd.offsets.Hour(6)).format(2) == "12 h"

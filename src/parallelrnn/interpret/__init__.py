@@ -3,6 +3,7 @@
 from parallelrnn.interpret.contributions import BlockName, Contributions, contributions, leave_one_out
 from parallelrnn.interpret.features import Feature, Features, features_of_blocks, recurrence_features
 from parallelrnn.interpret.jordan import JordanBlock, RealJordan, real_jordan
+from parallelrnn.interpret.layers import fold_in
 from parallelrnn.interpret.local import LocalBlock, LocalDynamics, local_dynamics
 from parallelrnn.interpret.modes import ForecastModes, Mode, forecast_modes
 from parallelrnn.interpret.report import report
@@ -31,6 +32,7 @@ __all__ = [
     "bootstrap_series",
     "contributions",
     "features_of_blocks",
+    "fold_in",
     "forecast_modes",
     "impulse_response",
     "leave_one_out",

@@ -74,6 +74,11 @@ class Row(Dynamics):
 
     share: float  # NaN where it is not known
 
+    @property
+    def place(self) -> tuple[Any, ...]:
+        """Rows of different fits at different places are not the same, however alike."""
+        return ()
+
 
 class Table(Sequence[T], ABC):
     """Rows of one kind."""
@@ -125,9 +130,9 @@ class Table(Sequence[T], ABC):
         return plot_disk(self, ax)
 
     def most_important(self, most: int) -> list[T]:
-        """The rows with the largest shares, or where there are none the largest moduli."""
+        """The rows with the largest shares, for or against, or where there are none the largest moduli."""
         if self.has_shares:
-            return sorted(self, key=lambda row: -math.inf if math.isnan(row.share) else row.share, reverse=True)[:most]
+            return sorted(self, key=lambda row: -1.0 if math.isnan(row.share) else abs(row.share), reverse=True)[:most]
         return sorted(self, key=lambda row: row.modulus, reverse=True)[:most]
 
     @property

@@ -43,6 +43,11 @@ class Feature(Row):
     distance: float  # of the matrix from one in which this eigenvalue is repeated, Frobenius
     share: float = math.nan  # of the output's variance over data, if there are any: see `Shares`
 
+    @property
+    def place(self) -> tuple[int, str, str]:
+        """Layer, direction and gate; blocks have no order."""
+        return (self.layer, self.direction, self.gate)
+
 
 @dataclass(frozen=True)
 class Features(Table[Feature]):
@@ -93,9 +98,11 @@ class Features(Table[Feature]):
                 "the activation or the gates hold the state."
             )
         notes.append(
-            "Distance: the smallest change of the matrix that makes the eigenvalue a repeated one, where the type "
-            "changes. These are the memory (MA side), not the cycles of a forecast."
+            "Distance: a change of the matrix so large makes the eigenvalue a repeated one, where the type changes "
+            "(blocks of size 2: no smaller one does). These are the memory (MA side), not the cycles of a forecast."
         )
+        if self.has_shares and len({feature.gate for feature in self}) > 1:
+            notes.append("The shares of each gate sum to one.")
         return notes
 
 

@@ -51,7 +51,7 @@ class RealJordan:
     blocks: tuple[JordanBlock, ...]
     distance: float  # to the nearest matrix with a repeated eigenvalue: exact for d = 2, else of the nearest one found
     tol: float  # relative to the Frobenius norm of W: changes of W up to this size count as none
-    tol_range: tuple[float, float]  # tolerances in this interval give the same types
+    tol_range: tuple[float, float]  # tolerances that were tried in it, each twice the last, give the same types
     backward_error: float  # |W - S J S^-1| / |W|, Frobenius
     condition: float  # of S, in the 2-norm
 
@@ -115,10 +115,12 @@ def as_matrix(W: Any) -> tuple[Array, float]:  # noqa: N803
     """A square matrix in double precision, and the rounding unit of the precision in which it came."""
     if hasattr(W, "detach"):
         tensor = W.detach().cpu()
+        _check_real(tensor.is_complex())
         unit = _rounding_unit(str(tensor.dtype).removeprefix("torch."))
         array = tensor.double().numpy()
     else:
         given = np.asarray(W)
+        _check_real(np.iscomplexobj(given))
         unit = _rounding_unit(given.dtype.name)
         array = given.astype(np.float64)
     if array.ndim != 2 or array.shape[0] != array.shape[1] or not len(array):
@@ -126,6 +128,11 @@ def as_matrix(W: Any) -> tuple[Array, float]:  # noqa: N803
     if not np.isfinite(array).all():
         raise ValueError("the matrix has entries that are not finite; has its training diverged?")
     return array, unit
+
+
+def _check_real(is_complex: bool) -> None:
+    if is_complex:
+        raise TypeError("expected a real matrix, got a complex one")
 
 
 def check_tolerance(tol: float) -> float:

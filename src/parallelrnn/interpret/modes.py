@@ -25,13 +25,17 @@ from parallelrnn.interpret.units import Step
 
 Array = NDArray[np.float64]
 
-_STEPS = 4096  # of a free run, to see where it leads
+_STEPS = 2048  # of a free run, to see where it leads
 _RESIDUAL = 1e-9  # of a fixed point, relative
 _NUDGE = 1e-3  # of a state, so that a free run does not start at the very fixed point that it would leave
 
 
 class NoFixedPointError(ValueError):
     """A model whose own forecasts come to rest nowhere."""
+
+
+class GrowingForecastsError(NoFixedPointError):
+    """A model whose own forecasts leave all bounds."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,7 @@ class ForecastModes(Table[Mode]):
         shown = self.most_important(most)
         rows = [
             (
+                *([] if mode.step is None else [str(mode.step)]),
                 mode.label,
                 f"{mode.modulus:.4f}",
                 f"{mode.angle:.4f}",
@@ -77,7 +82,8 @@ class ForecastModes(Table[Mode]):
             )
             for mode in shown
         ]
-        names = ["type", "modulus", "angle", "period", "half-life", *(["share"] if self.has_shares else [])]
+        along = ["step"] if any(mode.step is not None for mode in self) else []
+        names = [*along, "type", "modulus", "angle", "period", "half-life", *(["share"] if self.has_shares else [])]
         notes = [f"{len(self)} modes, {len(shown)} shown; {self.where}."]
         if any(mode.modulus > 1 for mode in self):
             notes.append("A modulus above 1: forecasts that are fed back move away from here.")
@@ -210,12 +216,12 @@ def _parts(blocks: list[JordanBlock], basis: Array, reading: Array, deviations: 
 
 
 def _shares(parts: Array) -> list[float]:
-    """The covariances of the parts (modes, H, B, C) with the whole forecast, relative to its variance."""
+    """The covariances of the parts (modes, H, B, C) with the whole forecast, relative to its variance if it has any."""
     centred = parts - parts.mean(axis=(1, 2), keepdims=True)
     total = centred.sum(axis=0)
     variance = (total**2).sum()
     if not variance > 0:
-        raise ValueError("the forecast after these data does not vary, so that there is nothing to share; give others")
+        return [math.nan] * len(parts)
     shares: list[float] = ((centred * total).sum(axis=(1, 2, 3)) / variance).tolist()
     return shares
 
@@ -231,33 +237,49 @@ def _free_run(run: FreeRun, state: Tensor, steps: int) -> list[Tensor]:
 
 @dataclass(frozen=True)
 class _Ending:
-    """Where a long free run from some states leads."""
+    """Where long free runs from some states lead."""
 
     halfway: Tensor  # (N, n)
     last: Tensor  # (N, n)
-    mean: Tensor  # (n,), of the first run's second half
-    forecasts: Array  # (T, C), of the first
+    mean: Tensor  # (n,), over the second half of all runs
+    low: Tensor  # (n,)
+    high: Tensor  # (n,)
+    forecasts: Array  # (T, C), of the first run
 
     @classmethod
     def of(cls, run: FreeRun, start: Tensor) -> _Ending:
         # A little beside, so that no run starts at the very fixed point that it would leave.
-        state, forecasts, total = start + _NUDGE, [], torch.zeros(run.size, dtype=torch.float64)
-        halfway = state
+        state, forecasts, late = start + _NUDGE, [], 0
+        halfway = total = low = high = state
         for step in range(_STEPS):
-            if step == _STEPS // 2:
-                halfway = state
-            if step >= _STEPS // 2:
-                total = total + state[0]
             forecasts.append(run.output(state[:1])[0].numpy())
-            state = run.step(state)
-        return cls(halfway, state, total / (_STEPS - _STEPS // 2), np.stack(forecasts))
+            following = run.step(state)
+            if step == _STEPS // 2:
+                halfway = total = low = high = following
+                late = 0
+            elif step > _STEPS // 2:
+                total, low, high = total + following, torch.minimum(low, following), torch.maximum(high, following)
+                late += 1
+            if torch.equal(following, state):  # at rest
+                return cls(state, state, state.mean(0), state.amin(0), state.amax(0), np.stack(forecasts))
+            state = following
+        mean = (total / (late + 1)).mean(0)
+        return cls(halfway, state, mean, low.amin(0), high.amax(0), np.stack(forecasts))
+
+    @property
+    def grows(self) -> bool:
+        """Whether the runs leave all bounds."""
+        return not bool(self.last.isfinite().all()) or not bool(self.halfway.isfinite().all())
 
     def fixed_point(self, run: FreeRun) -> Tensor:
-        """A state (n,) that the model's own forecasts leave as it is: the end of the runs, or what they go around."""
-        from scipy.optimize import root
+        """A state (n,) that the model's own forecasts leave as it is: the end of the runs, or what they go around.
 
-        if not self.last.isfinite().all():
-            raise NoFixedPointError(
+        Looked for where the runs go, and as far around: where gates are closed for good, any state would do.
+        """
+        from scipy.optimize import least_squares
+
+        if self.grows:
+            raise GrowingForecastsError(
                 "the model's own forecasts grow without bound, so it has no fixed point to linearise at"
             )
 
@@ -268,8 +290,11 @@ class _Ending:
         def slope(state: Array) -> Array:
             return run.jacobian(torch.from_numpy(state))[0] - np.eye(run.size)
 
-        for guess in (self.last[0], self.mean, torch.zeros_like(self.mean)):
-            found = root(change, guess.numpy(), jac=slope, tol=1e-13).x
+        around = float((self.high - self.low).max()) + _NUDGE
+        bounds = ((self.low - around).numpy(), (self.high + around).numpy())
+        for guess in (self.last[0], self.mean):
+            inside = np.clip(guess.numpy(), bounds[0] + around / 10, bounds[1] - around / 10)
+            found = least_squares(change, inside, slope, bounds, xtol=1e-15, ftol=1e-15, gtol=1e-15, max_nfev=200).x
             if np.linalg.norm(change(found)) <= _RESIDUAL * (1 + np.linalg.norm(found)):
                 return torch.from_numpy(found)
         raise NoFixedPointError(

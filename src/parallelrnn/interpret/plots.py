@@ -66,12 +66,20 @@ def plot_disk(table: Table[Any], ax: Axes | None = None, labels: int = 6) -> Axe
 
 
 def plot_curves(rows: Sequence[Dynamics], lags: int = 50, ax: Axes | None = None, most: int = 8) -> Axes:
-    """What is left of an input, lag by lag: modulus^lag cos(angle lag), the decays and waves of Figure 1(a)."""
+    """What is left of an input, lag by lag: the decays and waves of Figure 1(a).
+
+    Of order 1, modulus^lag cos(angle lag). Of order n the corner of the Jordan block's power, (lag over n - 1) times
+    eigenvalue^(lag - n + 1): what reaches the far end of the chain. Curves that rise above 1 are scaled down to it.
+    """
     ax = _axes(ax)
     lag = np.arange(lags + 1)
     ax.axhline(0, color="0.8", linewidth=0.8, zorder=0)
     for row in list(rows)[:most]:
-        curve = row.modulus**lag * np.cos(row.angle * lag)
+        ways = np.array([math.comb(int(at), row.order - 1) for at in lag])
+        after = np.maximum(lag - row.order + 1, 0)
+        curve = ways * row.modulus**after * np.cos(row.angle * after)
+        if row.order > 1 and row.modulus < 1:
+            curve = curve / max(1.0, abs(curve).max())
         name = f"{row.label}: modulus {row.modulus:.3f}" + (f", period {row.period:.3g}" if row.kind == "C" else "")
         ax.plot(lag, curve, linestyle="-" if row.kind == "C" else "--", label=name)
     ax.set_ylim(-1.1, 1.1)  # what grows leaves the picture
@@ -98,6 +106,8 @@ def plot_counts(models: Mapping[str, Mapping[str, int]], ax: Axes | None = None)
 
 def plot_tracking(tracker: FeatureTracker, axes: Sequence[Axes] | None = None) -> list[Axes]:
     """Metrics, distance to the truth, percentiles of modulus and angle, and counts by type, over training."""
+    if not tracker.history:
+        raise ValueError("nothing was recorded yet; call tracker.record() while the model is trained")
     frame = tracker.to_frame()
     metrics = sorted({name for snapshot in tracker.history for name in snapshot.metrics})
     labels = sorted({label for snapshot in tracker.history for label in snapshot.counts})

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from parallelrnn.interpret.dynamics import Dynamics, Table
+from parallelrnn.interpret.dynamics import Row, Table
 from parallelrnn.interpret.text import Display, Summary
 from parallelrnn.interpret.units import Step
 
@@ -35,17 +35,18 @@ class Interval:
         if math.isnan(self.estimate):
             return "-"
         if step is None:
-            return f"{self.estimate:.1%} ({self.low:.1%} to {self.high:.1%})"
+            limits = "" if math.isnan(self.low) else f" ({self.low:.1%} to {self.high:.1%})"
+            return f"{self.estimate:.1%}{limits}"
         estimate, low, high = (step.format(value) for value in (self.estimate, self.low, self.high))
-        return f"{estimate} ({low} to {high})"
+        return estimate if math.isnan(self.low) else f"{estimate} ({low} to {high})"
 
 
 @dataclass(frozen=True)
 class Matched:
     """What the fits say of one feature or mode."""
 
-    row: Dynamics  # that to which the others were matched
-    rows: tuple[Dynamics, ...]  # one of each fit in which it appears
+    row: Row  # that to which the others were matched
+    rows: tuple[Row, ...]  # one of each fit in which it appears
     label: str  # the most frequent type
     frequency: float  # the part of the fits in which it appears
     modulus: Interval
@@ -76,9 +77,11 @@ class MatchedTables(Sequence[Matched]):
 
     def display(self, most: int = 20) -> Display:
         """Intervals for period, half-life and share, as a table of so many."""
-        names = ("type", "fits", "period", "half-life", "share")
+        places = any(one.row.place for one in self.rows)
+        names = (*(("layer", "direction", "gate") if places else ()), "type", "fits", "period", "half-life", "share")
         rows = [
             (
+                *map(str, one.row.place),
                 one.label,
                 f"{one.frequency:.0%}",
                 "-" if math.isinf(one.period.estimate) else one.period.format(self.time),
@@ -104,7 +107,9 @@ def match_fits(
     As poles s = -log(eigenvalue) two rows are |s - s'| / (|s| + |s'|) apart, which is relative in half-life and period
     alike: a quarter is a period of 24 beside one of 40. Each table is matched to that of the fit to the data itself,
     `fitted`, or without it to that which lies nearest to all others, so that the sum of these distances is smallest;
-    rows further than `furthest` from each other are not the same.
+    features of different layers, directions or gates are never matched. A row appears in a fit if its match is no
+    further than `furthest`. Intervals are of all matches, near or not: the less sure a row is, the further away are
+    some. Where fewer than `level` of the fits have a match there is no interval.
 
     `method`: "quantiles" of the fits, for seeds. "bootstrap", for fits to series that were drawn anew (see
     `bootstrap_series`): the estimate is that of `fitted`, and Student's interval of the scatter around it.
@@ -113,26 +118,29 @@ def match_fits(
     """
     _check(tables, fitted, level, method, furthest)
     reference = tables[_most_central(tables)] if fitted is None else fitted
-    found: list[list[Dynamics]] = [[] for _ in reference]
+    near: list[list[Row]] = [[] for _ in reference]
+    found: list[list[Row]] = [[] for _ in reference]
     for table in tables:
-        for row, column in _pairs(reference, table, furthest):
+        for row, column, apart in _pairs(reference, table, furthest):
             found[row].append(table[column])
+            if apart < furthest:
+                near[row].append(table[column])
     matched = [
-        _matched(row, rows, len(tables), level, method, fitted is not None)
-        for row, rows in zip(reference, found, strict=True)
+        _matched(row, close, every, len(tables), level, method, fitted is not None)
+        for row, close, every in zip(reference, near, found, strict=True)
     ]
     matched.sort(key=lambda one: (-one.frequency, -(0 if math.isnan(one.share.estimate) else one.share.estimate)))
     return MatchedTables(reference.name, tuple(matched), len(tables), level, reference.time)
 
 
-def nearest(row: Dynamics, matched: MatchedTables, furthest: float = 0.25) -> Matched | None:
+def nearest(row: Row, matched: MatchedTables, furthest: float = 0.25) -> Matched | None:
     """What several fits say of a row of one of them."""
     apart = distances([row], [one.row for one in matched])[0]
     best = int(apart.argmin())
     return matched.rows[best] if apart[best] < furthest else None
 
 
-def distances(first: Sequence[Dynamics], second: Sequence[Dynamics]) -> Array:
+def distances(first: Sequence[Row], second: Sequence[Row]) -> Array:
     """How far apart the rows of two tables are, (len(first), len(second)), from 0 to 1."""
     ours, theirs = _poles(first)[:, None], _poles(second)[None, :]
     size = abs(ours) + abs(theirs)
@@ -140,17 +148,21 @@ def distances(first: Sequence[Dynamics], second: Sequence[Dynamics]) -> Array:
     return relative
 
 
-def _poles(rows: Sequence[Dynamics]) -> NDArray[np.complex128]:
+def _poles(rows: Sequence[Row]) -> NDArray[np.complex128]:
     # A modulus of zero is gone at once; a rate of 50 a step is that for all purposes.
     return np.array([complex(min(-math.log(max(row.modulus, 1e-22)), 50.0), row.angle) for row in rows], dtype=complex)
 
 
-def _pairs(first: Sequence[Dynamics], second: Sequence[Dynamics], furthest: float) -> list[tuple[int, int]]:
-    """The best assignment of rows to rows, without the pairs that are too far apart."""
+def _pairs(first: Sequence[Row], second: Sequence[Row], furthest: float) -> list[tuple[int, int, float]]:
+    """The best assignment of rows to rows at the same places, and how far apart they are."""
     from scipy.optimize import linear_sum_assignment
 
-    cost = np.minimum(distances(first, second), furthest)  # those beyond are all alike: none
-    return [(int(i), int(j)) for i, j in zip(*linear_sum_assignment(cost), strict=True) if cost[i, j] < furthest]
+    apart = distances(first, second)
+    elsewhere = np.array([[one.place != other.place for other in second] for one in first])
+    # What is beyond counts nearly alike, so that two that are the same are not parted for two that are not.
+    cost = np.minimum(apart, furthest) + 1e-3 * apart + 10 * elsewhere
+    pairs = zip(*linear_sum_assignment(cost), strict=True)
+    return [(int(i), int(j), float(apart[i, j])) for i, j in pairs if not elsewhere[i, j]]
 
 
 def _most_central(tables: Sequence[Table[Any]]) -> int:
@@ -167,34 +179,38 @@ def _most_central(tables: Sequence[Table[Any]]) -> int:
     return int(totals.argmin())
 
 
-def _matched(row: Dynamics, rows: list[Dynamics], fits: int, level: float, method: str, is_estimate: bool) -> Matched:
+def _matched(
+    row: Row, near: list[Row], rows: list[Row], fits: int, level: float, method: str, is_estimate: bool
+) -> Matched:
     """What the fits say of a row, which is the estimate itself or only one of them."""
 
-    def interval(name: str, logarithmic: bool = False) -> Interval:
+    def interval(name: str, logarithmic: bool = False, least: float = -math.inf) -> Interval:
         values = np.array([getattr(one, name) for one in rows], dtype=float)
+        values = values[~np.isnan(values)]
         estimate = float(getattr(row, name)) if is_estimate else None
-        if method == "quantiles" or len(values) < 2:
+        if len(values) < max(2, level * fits):
+            return Interval(float(getattr(row, name)), math.nan, math.nan)
+        if method == "quantiles":
             return _quantiles(values, estimate, level)
         # Of the mean of fits that leave one of n stretches out, the variance is (n - 1)^2 / n times theirs.
-        wider = (len(values) - 1) / math.sqrt(len(values)) if method == "jackknife" else 1.0
-        return _student(values, estimate, level, wider, logarithmic)
+        wider = (fits - 1) / math.sqrt(fits) if method == "jackknife" else 1.0
+        found = _student(values, estimate, level, wider, logarithmic)
+        return replace(found, low=max(found.low, least))
 
-    labels = [one.label for one in rows] or [row.label]
+    labels = [one.label for one in near] or [row.label]
     return Matched(
         row,
-        tuple(rows),
+        tuple(near),
         max(set(labels), key=labels.count),
-        len(rows) / fits,
-        interval("modulus"),
-        interval("period", logarithmic=True),
+        len(near) / fits,
+        interval("modulus", least=0.0),
+        interval("period", logarithmic=True, least=2.0),
         interval("half_life", logarithmic=True),
         interval("share"),
     )
 
 
 def _quantiles(values: Array, estimate: float | None, level: float) -> Interval:
-    if not len(values):
-        return Interval(math.nan if estimate is None else estimate, math.nan, math.nan)
     # Of existing values, since a period or a half-life may be infinite.
     low, middle, high = np.quantile(values, [(1 - level) / 2, 0.5, (1 + level) / 2], method="inverted_cdf")
     return Interval(float(middle) if estimate is None else estimate, float(low), float(high))
@@ -205,11 +221,10 @@ def _student(values: Array, estimate: float | None, level: float, wider: float, 
     from scipy.special import stdtrit
 
     endless = float((~np.isfinite(values)).mean())  # periods of decays, half-lives of what does not fade
-    if endless == 1 or estimate == math.inf:
+    scaled = values[np.isfinite(values)]
+    if len(scaled) < 2 or estimate == math.inf or (logarithmic and (estimate == 0 or not scaled.all())):
         return _quantiles(values, estimate, level)
-    scaled = np.log(values[np.isfinite(values)]) if logarithmic else values[np.isfinite(values)]
-    if len(scaled) < 2:
-        return Interval(math.nan if estimate is None else estimate, math.nan, math.nan)
+    scaled = np.log(scaled) if logarithmic else scaled
     centre = float(scaled.mean()) if estimate is None else math.log(estimate) if logarithmic else estimate
     width = wider * float(scaled.std(ddof=1)) * float(stdtrit(len(scaled) - 1, (1 + level) / 2))
     low, middle, high = (math.exp(at) if logarithmic else at for at in (centre - width, centre, centre + width))

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from typing import Any
 
 # Families of units that turn into each other; months and years have no fixed number of days.
 _FAMILIES: tuple[dict[str, float], ...] = (
     {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0},
+    {"business days": 1.0},
     {"weeks": 1.0},
     {"months": 1.0, "years": 12.0},
     {"steps": 1.0},
@@ -19,7 +21,8 @@ _FREQUENCIES = {
     **dict.fromkeys(("s", "S"), (1, "s")),
     **dict.fromkeys(("min", "T"), (1, "min")),
     **dict.fromkeys(("h", "H"), (1, "h")),
-    **dict.fromkeys(("D", "d", "B"), (1, "d")),
+    **dict.fromkeys(("D", "d"), (1, "d")),
+    **dict.fromkeys(("B",), (1, "business days")),
     **dict.fromkeys(("W",), (1, "weeks")),
     **dict.fromkeys(("M", "MS", "ME", "BM", "BMS", "BME"), (1, "months")),
     **dict.fromkeys(("Q", "QS", "QE", "BQ", "BQS", "BQE"), (3, "months")),
@@ -35,14 +38,16 @@ class Step:
     unit: str = "steps"
 
     @classmethod
-    def of(cls, freq: str | None) -> Step:
+    def of(cls, freq: Any) -> Step:
         """From a frequency of pandas, "h" or "15min" or "MS" say; steps if there is none."""
         if freq is None:
             return cls()
+        freq = str(getattr(freq, "freqstr", freq))  # of an offset of pandas
         found = re.fullmatch(r"(\d*)([A-Za-z]+)(-[A-Z]{3})?", freq)
-        if found is None or found[2] not in _FREQUENCIES:
-            known = ", ".join(sorted({name for name in _FREQUENCIES if len(name) == 1 or name in ("min", "MS")}))
-            raise ValueError(f"freq {freq!r} is not known; use a pandas frequency such as {known}, or 15min")
+        if found is None or found[2] not in _FREQUENCIES or found[1].strip("0") == "" != found[1]:
+            raise ValueError(
+                f"freq {freq!r} is not known; use a frequency of pandas such as s, min, 15min, h, D, B, W, MS, QS or YS"
+            )
         amount, unit = _FREQUENCIES[found[2]]
         return cls(float(found[1] or 1) * amount, unit)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,12 @@ import torch
 from torch import nn
 
 from parallelrnn import ParaGRU, ParaLSTM, ParaRNN, contributions, forecast_modes, report
-from parallelrnn.interpret import match_fits
+from parallelrnn.interpret import ForecastModes, Mode, match_fits
 from parallelrnn.interpret.layers import fold_in
 from parallelrnn.interpret.report import read
 from parallelrnn.interpret.report.page import page
-from parallelrnn.interpret.report.sentences import lead
+from parallelrnn.interpret.report.sentences import lead, phrase
+from parallelrnn.interpret.units import Step
 
 
 def planted(*waves: tuple[float, float]) -> ParaRNN:
@@ -53,7 +55,7 @@ def test_the_first_sentence_names_the_cycle() -> None:
     )
     assert "24 h" not in memory
     assert "not the cycles" in memory
-    assert validity == "The model is linear, so all of this is exact."
+    assert validity.startswith("The model is linear, so all of this is exact for the model")
 
 
 def test_then_come_the_other_cycles_by_share() -> None:
@@ -63,7 +65,8 @@ def test_then_come_the_other_cycles_by_share() -> None:
     larger, smaller = modes.most_important(2)
     assert f"a cycle of {larger.period:.0f} steps that fades" in first
     assert f"explains {larger.share:.0%} of" in first
-    assert f"Then comes a cycle of {smaller.period:.0f} steps ({smaller.share:.0%})." in first
+    assert f"Then comes a cycle of {smaller.period:.0f} steps that" in first
+    assert f"({smaller.share:.0%})." in first
 
 
 def test_intervals_are_in_the_first_sentence() -> None:
@@ -95,7 +98,7 @@ def test_what_forecasts_something_else_has_no_modes() -> None:
     torch.manual_seed(0)
     reading = read(ParaLSTM(2, 4), noise(inputs=2))
     assert reading.modes is None
-    assert lead(reading)[0].startswith("This model does not forecast its own next input")
+    assert lead(reading)[0].startswith("This model does not put out a forecast of its own next input")
     assert "the cycles that the model believes in" not in page(reading)
 
 
@@ -105,7 +108,7 @@ def test_a_layer_that_runs_both_ways() -> None:
     assert reading.response is None
     text = page(reading)
     assert "Components: what each block adds" in text
-    assert "what becomes of a nudge" not in text
+    assert "answers before it is asked" in text
 
 
 @pytest.mark.parametrize("cls", [nn.RNN, nn.LSTM, nn.GRU])
@@ -127,7 +130,7 @@ def test_what_is_said_is_about_the_forecast() -> None:
         found = contributions(fold_in(layer, readout), x)
         torch.testing.assert_close(found.parts.sum(-2) + found.bias, readout(layer(x)[0]))
         reading = read(layer, x, readout=readout)
-        torch.testing.assert_close(reading.components.total, found.total.transpose(0, 1))
+        torch.testing.assert_close(reading.components.total, found.total)
 
 
 def test_a_frame_brings_names_and_frequency() -> None:
@@ -139,6 +142,102 @@ def test_a_frame_brings_names_and_frequency() -> None:
     assert reading.about[1] == "40 steps of data, 15 min apart"
 
 
+@pytest.mark.parametrize(
+    ("index", "about"),
+    [
+        (pd.date_range("2024", periods=40, freq="D").delete(0).insert(0, pd.Timestamp("2024-01-01")), "1 d apart"),
+        (pd.date_range("2024", periods=40, freq="us"), "40 steps of data"),  # which has no name here
+        (pd.RangeIndex(40), "40 steps of data"),
+    ],
+)
+def test_a_series_of_pandas(index: Any, about: str) -> None:
+    series = pd.Series(noise(40)[:, 0].numpy(), index, name="load")
+    reading = read(planted((24, 0.98)), series)
+    assert reading.inputs == ("load",)
+    assert reading.about[1].endswith(about)
+
+
+def test_what_is_missing_does_not_take_the_page_away() -> None:
+    text = page(
+        read(
+            ParaRNN(1, 4, nonlinearity="linear", bias=False, aggregate=nn.Linear(4, 1, bias=False)), torch.zeros(20, 1)
+        )
+    )
+    assert "expects things to stay as they are" in text
+    assert "There are no shares" in text
+    assert "One step of data" in page(read(planted((24, 0.98)), noise(1)))
+
+
+@pytest.mark.parametrize("width", [1, 2])
+def test_readouts_and_aggregates_that_are_not_linear(width: int) -> None:
+    torch.manual_seed(0)
+    readout = nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, width))
+    for layer, after in (
+        (nn.GRU(width, 4), readout),
+        (ParaRNN(width, 4, aggregate=readout), None),
+        (ParaRNN(width, 4, nonlinearity="linear", aggregate="fc"), nn.Linear(4, width)),
+        (ParaRNN(width, 4, nonlinearity="linear", aggregate="ffn"), nn.Linear(4, width)),
+    ):
+        reading = read(layer, noise(inputs=width), readout=after, names=["a", "b"][:width])
+        assert not reading.is_linear
+        assert lead(reading)[-1].startswith("The model is not linear")
+        assert reading.outputs[0] != "a"  # they are not what the readout puts out
+        expected = forecast_modes(layer, after, noise(inputs=width))
+        assert [mode.modulus for mode in reading.modes] == pytest.approx([mode.modulus for mode in expected])
+        assert page(reading)
+
+
+def test_models_that_are_not_linear_are_not_called_exact() -> None:
+    torch.manual_seed(0)
+    for layer in (ParaGRU(1, 4, bidirectional=True), nn.LSTM(1, 4, proj_size=2)):
+        text = page(read(layer, noise()))
+        assert "exact" not in text[: text.index("<script")]
+
+
+def test_a_model_that_leaves_all_bounds() -> None:
+    layer = ParaRNN(1, 2, nonlinearity="relu", aggregate=nn.Linear(2, 1)).double()
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.fill_(1.0)
+    assert lead(read(layer, noise()))[0].startswith("Run on its own forecasts the model leaves all bounds")
+
+
+@pytest.mark.parametrize(
+    ("order", "eigenvalue", "words"),
+    [
+        (1, 0.98 * np.exp(2j * np.pi / 24), "a cycle of 24 h that fades with a half-life of 34.3 h"),
+        (1, 0.03 * np.exp(2j * np.pi / 24), "a decay that fades with a half-life of 0.198 h"),  # gone before it turns
+        (1, 1.1 * np.exp(2j * np.pi / 24), "a cycle of 24 h that grows"),
+        (1, 0.5, "a decay that fades with a half-life of 1 h"),
+        (1, -0.5, "a change of sign from step to step that fades with a half-life of 1 h"),
+        (1, 1.0, "a level that stays"),
+        (2, 1.0, "a straight trend that goes on"),
+        (1, 2.0**0.25, "a growth that doubles every 4 h"),
+    ],
+)
+def test_modes_have_names_that_people_use(order: int, eigenvalue: complex, words: str) -> None:
+    assert phrase(Mode(order, complex(eigenvalue)), Step.of("h")) == words
+
+
+def test_no_more_than_all_is_explained() -> None:
+    rows = (Mode(1, 0.9 + 0.1j, 1.4), Mode(1, 0.5 + 0j, -0.4))
+    reading = replace(read(planted((24, 0.98)), noise()), modes=ForecastModes(rows, "", Step()))
+    assert "explains 100% of the variation" in lead(reading)[0]
+    assert "while other modes work against it" in lead(reading)[0]
+
+
+def test_what_uncertainty_is() -> None:
+    with pytest.raises(TypeError, match="what match_fits gives"):
+        read(planted((24, 0.98)), noise(), uncertainty=forecast_modes(planted((24, 0.98))))
+
+
+def test_of_many_responses_the_largest_are_shown() -> None:
+    torch.manual_seed(0)
+    reading = read(ParaGRU(3, 8), noise(inputs=3))
+    assert len(reading.inputs) * len(reading.outputs) == 24
+    assert "Of 24 pairs of an input and an output, the 12 with the largest answers." in page(reading)
+
+
 def test_a_list_of_numbers_is_a_series() -> None:
     assert read(planted((24, 0.98)), list(range(30))).about[1] == "30 steps of data"
 
@@ -148,7 +247,6 @@ def test_bad_data_are_refused_and_no_file_is_left(tmp_path: Path) -> None:
     for data, words in (
         (noise(10, 2), r"expected data \(T, 1\).*got \(10, 2\)"),
         (np.array([1.0, np.nan, 2.0]), "not finite"),
-        (torch.zeros(20, 1), "does not vary"),
     ):
         with pytest.raises(ValueError, match=words):
             report(layer, data, path)

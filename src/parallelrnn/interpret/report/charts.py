@@ -15,6 +15,7 @@ from parallelrnn.interpret.dynamics import Row, Table, format_share
 from parallelrnn.interpret.modes import ForecastModes
 from parallelrnn.interpret.optional import optional
 from parallelrnn.interpret.plots import COLOURS
+from parallelrnn.interpret.report.sentences import phrase
 from parallelrnn.interpret.response import ImpulseResponse
 from parallelrnn.interpret.uncertainty import MatchedTables
 from parallelrnn.interpret.units import Step
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 Array = NDArray[np.float64]
-PALETTE = ("#2f81c7", "#d2622f", "#3a9a5f", "#a05fc0", "#c79a1f", "#8a8f98")
+PALETTE = ("#2f81c7", "#d2622f", "#3a9a5f", "#a05fc0", "#c79a1f", "#4fb3bf", "#b0628f")
+PAIRS = 12  # of an input and an output, whose responses are shown
 NEUTRAL = "#8a8f98"
 _SHOWN = 300  # steps of components
 _MOST = 5  # parts that are shown one by one
@@ -84,91 +86,111 @@ def forecast(modes: ForecastModes, names: Sequence[str]) -> Figure | None:
         rest: Array = np.sum([mode.part[:, 0] for mode in others if mode.part is not None], axis=0)
         curves.append((f"{len(others)} others", rest))
     total = modes.level + np.sum([curve for _, curve in curves], axis=0)
-    return _sums(total, curves, names, "forecast", "steps ahead", first=1)
+    steps: Array = np.arange(1.0, len(total) + 1) * modes.time.amount
+    curves.insert(0, ("level", np.broadcast_to(modes.level, total.shape)))
+    return _sums(total, curves, names, "forecast", f"time ahead{_in(modes.time)}", steps)
 
 
 def components(found: Contributions, names: Sequence[str]) -> Figure:
     """The output at the end of the first sequence of a batch, and what the most important blocks add to it."""
-    total, parts = found.total[-_SHOWN:, 0].cpu().numpy(), found.parts[-_SHOWN:, 0].cpu().numpy()
-    shares = found.shares()
-    order = shares.argsort(descending=True).tolist()
-    curves = [(f"{_block(found, index)} ({shares[index]:.0%})", parts[:, index]) for index in order[:_MOST]]
+    total, parts = (tensor.cpu().numpy() for tensor in found.sequence(0))
+    shares, labels = found.shares(), found.names()
+    order = shares.abs().argsort(descending=True).tolist()
+    curves = [(f"{labels[index]} ({shares[index]:.0%})", parts[-_SHOWN:, index]) for index in order[:_MOST]]
     if order[_MOST:]:
-        curves.append((f"{len(order) - _MOST} others", parts[:, order[_MOST:]].sum(axis=1)))
-    return _sums(total, curves, names, "output", "step of the data", first=len(found.total) - len(total))
+        curves.append((f"{len(order) - _MOST} others", parts[-_SHOWN:, order[_MOST:]].sum(axis=1)))
+    steps: Array = np.arange(float(len(total)))[-_SHOWN:]
+    return _sums(total[-_SHOWN:], curves, names, "output", "step of the data", steps)
 
 
-def response(found: ImpulseResponse, inputs: Sequence[str], outputs: Sequence[str], time: Step) -> Figure:
-    """The answer of an output to a nudge of an input: mean, band, the curve without activation, and single blocks."""
-    figure = _figure(xaxis={"title": f"lag{_in(time)}"}, yaxis={"title": "change of the output per unit"}, height=400)
-    lags = np.arange(len(found.mean)) * time.amount
+def response(
+    found: ImpulseResponse, inputs: Sequence[str], outputs: Sequence[str], time: Step, is_linear: bool
+) -> Figure:
+    """The answer of an output to a nudge of an input: mean, band, the curve without activation, and single blocks.
+
+    Of many pairs of an input and an output, those with the largest answers.
+    """
+    figure = _figure(
+        xaxis={"title": f"lag{_in(time)}"},
+        yaxis={"title": "change of the output per unit"},
+        height=400,
+        hovermode="x unified",
+    )
+    lags: Array = np.arange(float(len(found.mean))) * time.amount
+    sizes = abs(found.mean).max(axis=0)  # (C, out)
+    largest = np.argsort(-sizes, axis=None)[:PAIRS]
     choices = []
-    for i, source in enumerate(inputs):
-        for o, target in enumerate(outputs):
-            before = len(figure.data)
-            visible = before == 0
-            high, low = found.high[:, i, o], found.low[:, i, o]
-            figure.add_scatter(
-                x=[*lags, *lags[::-1]],
-                y=[*high, *low[::-1]],
-                fill="toself",
-                mode="lines",
-                line={"width": 0, "color": COLOURS["C"]},
-                opacity=0.3,
-                name=f"{found.band:.0%} of {found.places} places",
-                hoverinfo="skip",
-                visible=visible,
-            )
-            figure.add_scatter(
-                x=lags, y=found.mean[:, i, o], mode="lines", line={"color": COLOURS["C"]}, name="mean", visible=visible
-            )
-            if found.linear is not None:
-                curve = found.linear[:, i, :, o].sum(axis=-1)
-                limit = 3 * max(abs(found.mean[:, i, o]).max(), abs(high).max(), abs(low).max())
-                figure.add_scatter(
-                    x=lags,
-                    y=np.where(abs(curve) <= limit, curve, np.nan),  # without its activation a layer may diverge
-                    mode="lines",
-                    line={"color": COLOURS["R"], "dash": "dash"},
-                    name="without activation",
-                    visible=visible,
-                )
-            order = np.argsort(-abs(found.by_block[:, i, :, o]).max(axis=0))[: _MOST if len(found.blocks) > 1 else 0]
-            for colour, block in zip(PALETTE, order, strict=False):
-                figure.add_scatter(
-                    x=lags,
-                    y=found.by_block[:, i, block, o],
-                    mode="lines",
-                    line={"color": colour, "width": 1, "dash": "dot"},
-                    name=_block_name(found.blocks[block], len({b.direction for b in found.blocks})),
-                    visible="legendonly" if visible else False,
-                )
-            choices.append((f"{source} → {target}", before, len(figure.data)))
+    for i, o in sorted(zip(*np.unravel_index(largest, sizes.shape), strict=True)):
+        before = len(figure.data)
+        shown = before == 0
+        _band(figure, lags, found, int(i), int(o), shown)
+        curve = None if found.linear is None or is_linear else found.linear[:, i, :, o].sum(axis=-1)
+        if curve is not None:
+            limit = 3 * max(abs(found.high[:, i, o]).max(), abs(found.low[:, i, o]).max())
+            inside = np.where(abs(curve) <= limit, curve, np.nan)  # without its activation a layer may diverge
+            _line(figure, lags, inside, "without activation", {"color": COLOURS["R"], "dash": "dash"}, shown)
+        order = np.argsort(-abs(found.by_block[:, i, :, o]).max(axis=0))[: _MOST if len(found.blocks) > 1 else 0]
+        for colour, block in zip(PALETTE[1:], order, strict=False):
+            style = {"color": colour, "width": 1, "dash": "dot"}
+            name = f"block {found.blocks[block].block}"
+            _line(figure, lags, found.by_block[:, i, block, o], name, style, "legendonly" if shown else False)
+        choices.append((f"{inputs[i]} → {outputs[o]}", before, len(figure.data)))
     return _with_choice(figure, choices)
 
 
+def _band(figure: Figure, lags: Array, found: ImpulseResponse, i: int, o: int, visible: bool) -> None:
+    figure.add_scatter(
+        x=[*lags, *lags[::-1]],
+        y=[*found.high[:, i, o], *found.low[::-1, i, o]],
+        fill="toself",
+        fillcolor="rgba(47, 129, 199, 0.3)",
+        mode="lines",
+        line={"width": 0, "color": COLOURS["C"]},
+        name=f"{found.band:.0%} of {found.places} places",
+        hoverinfo="skip",
+        visible=visible,
+    )
+    _line(figure, lags, found.mean[:, i, o], "mean", {"color": COLOURS["C"]}, visible)
+
+
+def _line(figure: Figure, x: Array, y: Array, name: str, style: dict[str, Any], visible: bool | str) -> None:
+    figure.add_scatter(
+        x=x, y=y, mode="lines", line=style, name=html.escape(name), visible=visible, hovertemplate="%{y:.3g}"
+    )
+
+
 def intervals(matched: MatchedTables, most: int = 12) -> Figure | None:
-    """Periods and half-lives with their intervals."""
-    rows = [one for one in matched.rows[:most] if math.isfinite(one.half_life.estimate)]
-    if not rows:
+    """Periods and half-lives with their intervals, in the order of the table."""
+    rows = [(f"{index + 1}. {one.label}", one) for index, one in enumerate(matched.rows[:most])]
+    finite = [value for _, one in rows for i in (one.period, one.half_life) for value in (i.estimate, i.low, i.high)]
+    finite = [value for value in finite if math.isfinite(value) and value > 0]
+    if not finite:
         return None
+    edge = 2 * max(finite)  # where an open end is drawn to
     figure = _figure(
         xaxis={"title": f"time{_in(matched.time)}", "type": "log"},
-        yaxis={"autorange": "reversed", "type": "category"},
+        yaxis={
+            "type": "category",
+            "categoryorder": "array",
+            "categoryarray": [label for label, _ in rows],
+            "range": [len(rows) - 0.5, -0.5],
+        },
         height=170 + 36 * len(rows),
     )
-    labels = [f"{index + 1}. {one.label}" for index, one in enumerate(rows)]
     for name, colour, symbol in (("period", COLOURS["C"], "circle"), ("half_life", COLOURS["R"], "diamond")):
-        points = [(label, getattr(one, name)) for label, one in zip(labels, rows, strict=True)]
-        points = [(label, i) for label, i in points if all(map(math.isfinite, (i.estimate, i.low, i.high)))]
+        points = [(label, getattr(one, name)) for label, one in rows]
+        points = [(label, i) for label, i in points if math.isfinite(i.estimate) and i.estimate > 0]
+        known = [
+            (0.0, 0.0) if math.isnan(i.low) else (i.estimate - i.low, min(i.high, edge) - i.estimate) for _, i in points
+        ]
         figure.add_scatter(
             x=[i.estimate * matched.time.amount for _, i in points],
             y=[label for label, _ in points],
             error_x={
                 "type": "data",
                 "symmetric": False,
-                "array": [(i.high - i.estimate) * matched.time.amount for _, i in points],
-                "arrayminus": [(i.estimate - i.low) * matched.time.amount for _, i in points],
+                "array": [up * matched.time.amount for _, up in known],
+                "arrayminus": [down * matched.time.amount for down, _ in known],
             },
             mode="markers",
             marker={"color": colour, "size": 9, "symbol": symbol},
@@ -180,55 +202,31 @@ def intervals(matched: MatchedTables, most: int = 12) -> Figure | None:
 
 
 def _sums(
-    total: Array, curves: list[tuple[str, Array]], names: Sequence[str], whole: str, axis: str, first: int
+    total: Array, curves: list[tuple[str, Array]], names: Sequence[str], whole: str, axis: str, steps: Array
 ) -> Figure:
     """A whole over its parts, each (T, C), one of the C at a time."""
     figure = _figure(xaxis={"title": axis}, yaxis={"title": whole}, height=420, hovermode="x unified")
-    steps = np.arange(first, first + len(total))
     choices = []
     for channel, name in enumerate(names):
         before = len(figure.data)
-        visible = before == 0
-        figure.add_scatter(
-            x=steps,
-            y=total[:, channel],
-            mode="lines",
-            name=whole,
-            line={"width": 3, "color": NEUTRAL},
-            visible=visible,
-            hovertemplate="%{y:.3g}",
-        )
+        shown = before == 0
+        _line(figure, steps, total[:, channel], whole, {"width": 3, "color": NEUTRAL}, shown)
         for colour, (label, curve) in zip(PALETTE, curves, strict=False):
-            figure.add_scatter(
-                x=steps,
-                y=curve[:, channel],
-                mode="lines",
-                name=html.escape(label),
-                line={"width": 1.5, "color": colour},
-                visible=visible,
-                hovertemplate="%{y:.3g}",
-            )
+            _line(figure, steps, curve[:, channel], label, {"width": 1.5, "color": colour}, shown)
         choices.append((name, before, len(figure.data)))
     return _with_choice(figure, choices)
 
 
 def _with_choice(figure: Figure, choices: list[tuple[str, int, int]]) -> Figure:
-    """A menu that shows the traces of one choice at a time."""
-    if len(choices) == 1:
-        return figure
+    """What the page's menu shows of a figure, one choice at a time: names, and which traces are visible."""
     states = [trace.visible for trace in figure.data]
     start, stop = choices[0][1:]
-    pattern = [states[start + index] for index in range(stop - start)]
     buttons = []
     for name, first, last in choices:
-        visible = [False] * len(states)
-        visible[first:last] = pattern
-        buttons.append({"label": html.escape(name), "method": "restyle", "args": [{"visible": visible}]})
-    figure.update_layout(
-        updatemenus=[
-            {"buttons": buttons, "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom", "showactive": False}
-        ]
-    )
+        visible: list[Any] = [False] * len(states)
+        visible[first:last] = states[start:stop][: last - first]
+        buttons.append({"name": name, "visible": visible})
+    figure.update_layout(meta={"choices": buttons} if len(buttons) > 1 else None)
     return figure
 
 
@@ -236,7 +234,7 @@ def _figure(**layout: Any) -> Figure:
     figure: Figure = optional("plotly.graph_objects").Figure()
     figure.update_layout(
         template="none",
-        margin={"l": 60, "r": 16, "t": 48, "b": 48},
+        margin={"l": 60, "r": 16, "t": 16, "b": 48},
         legend={"orientation": "h", "y": -0.25, "yanchor": "top"},
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
@@ -277,20 +275,8 @@ def _apart(rows: Sequence[Row]) -> list[Row]:
 
 
 def _name(row: Row, time: Step) -> str:
-    what = (
-        f"cycle of {time.format(row.period)}"
-        if row.kind == "C"
-        else f"decay, {time.format(row.half_life, row.meaning)}"
-    )
+    what = f"cycle of {time.format(row.period)}" if row.kind == "C" else phrase(row, time).removeprefix("a ")
     return f"{what} ({row.share:.0%})"
-
-
-def _block(found: Contributions, index: int) -> str:
-    return _block_name(found.blocks[index], len({block.direction for block in found.blocks}))
-
-
-def _block_name(name: Any, directions: int) -> str:
-    return f"block {name.block}" + (f", {name.direction}" if directions > 1 else "")
 
 
 def _in(time: Step) -> str:

@@ -64,6 +64,7 @@ def page(reading: Reading) -> str:
         lead=lead(reading),
         figures=figures,
         figures_json=_script_safe(json.dumps({name: json.loads(one.to_json()) for name, one in figures.items()})),
+        pairs=charts.PAIRS,
         plotly=plotly.get_plotlyjs(),
     )
     return html
@@ -73,11 +74,13 @@ def _figures(reading: Reading) -> dict[str, Any]:
     found: dict[str, Any] = {"features": charts.disk(reading.features)}
     if reading.modes is not None:
         found["modes"] = charts.disk(reading.modes)
-        found["forecast"] = charts.forecast(reading.modes, reading.outputs)
+        found["forecast"] = charts.forecast(reading.modes, reading.inputs)
     if reading.components is not None:
         found["components"] = charts.components(reading.components, reading.outputs)
     if reading.response is not None:
-        found["response"] = charts.response(reading.response, reading.inputs, reading.outputs, reading.time)
+        found["response"] = charts.response(
+            reading.response, reading.inputs, reading.outputs, reading.time, reading.is_linear
+        )
     for index, matched in enumerate(reading.uncertainty):
         found[f"uncertainty-{index}"] = charts.intervals(matched)
     return found

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import torch
 from torch import Tensor, nn
 
-from parallelrnn.interpret.contributions import Contributions, contributions
+from parallelrnn.interpret.contributions import Contributions, NoVariationError, contributions
 from parallelrnn.interpret.features import Features, recurrence_features
 from parallelrnn.interpret.freerun import NoFreeRunError
-from parallelrnn.interpret.layers import Layer, as_blocks, as_taken, fold_in, time_first
+from parallelrnn.interpret.layers import Layer, as_blocks, as_input, as_taken, fold_in, time_first
 from parallelrnn.interpret.local import LocalDynamics, local_dynamics
-from parallelrnn.interpret.modes import ForecastModes, NoFixedPointError, forecast_modes
+from parallelrnn.interpret.modes import ForecastModes, GrowingForecastsError, NoFixedPointError, forecast_modes
+from parallelrnn.interpret.optional import optional
 from parallelrnn.interpret.response import ImpulseResponse, impulse_response
 from parallelrnn.interpret.uncertainty import MatchedTables
 from parallelrnn.interpret.units import Step
 
-RECENT = 1000  # steps at the end of the data, along which responses and local dynamics are measured
+RECENT = 1000  # steps at the end of the data, along which responses are measured
 ALONG = 50  # steps of a free run, where it comes to rest nowhere
+_WORK = 3e8  # of eigenvalues of local derivatives, in cubes of their sizes
 
 
 @dataclass(frozen=True)
@@ -30,24 +30,20 @@ class Reading:
 
     title: str
     about: tuple[str, ...]  # the model and the data, in a few words each
+    is_linear: bool  # what is said holds at all states
     inputs: tuple[str, ...]  # names
-    outputs: tuple[str, ...]  # names
+    outputs: tuple[str, ...]  # names of what components and responses are about
     time: Step
     features: Features
     modes: ForecastModes | None
-    components: Contributions | None  # of a batch (T, B, ...)
+    components: Contributions | None
     response: ImpulseResponse | None
     local: LocalDynamics | None
     uncertainty: tuple[MatchedTables, ...]
     horizon: int
     sequences: int
-    recent: int  # steps at the end of the data, along which responses and local dynamics were measured
+    recent: int  # steps at the end of the data, along which responses were measured
     missing: dict[str, str]
-
-    @property
-    def is_linear(self) -> bool:
-        """Whether what is said holds exactly, and everywhere."""
-        return self.local is None
 
 
 def read(
@@ -63,45 +59,35 @@ def read(
     lags: int = 50,
 ) -> Reading:
     """Gather features, modes, components, responses and local dynamics; the arguments are those of `report`."""
-    layer = as_blocks(model)
+    layer = plain = as_blocks(model)
     x, found_names, found_freq = _as_data(layer, data)
     names, freq = names or found_names, freq or found_freq
     inputs = _names(names, layer.input_size)
-    plain = layer
-    if isinstance(readout, nn.Linear) and (layer.aggregate is None or isinstance(layer.aggregate, nn.Linear)):
+    is_linear = _is_linear(layer, readout)
+    if type(readout) is nn.Linear and type(layer.aggregate) in (nn.Linear, type(None)):
         layer, readout = fold_in(layer, readout), None  # so that all that is said is about the forecast itself
     series = time_first(layer, x)
     recent = series[-RECENT:]
-    lags = min(lags, len(recent) - 1)
 
     missing: dict[str, str] = {}
     modes = _modes(layer, readout, x, horizon, freq, missing)
-    components = contributions(layer, as_taken(layer, series))
-    components = replace(
-        components, parts=time_first(layer, components.parts), total=time_first(layer, components.total)
-    )
-    outputs = components.total.shape[-1]
-    response = local = None
-    if layer.bidirectional:
-        missing["response"] = "A layer that also runs backwards answers before it is asked."
-    elif lags < 1:
-        missing["response"] = "One step of data leaves no time for an answer."
-    else:
-        response = impulse_response(layer, as_taken(layer, recent), lags)
-    if getattr(layer, "nonlinearity", None) != "linear" and not layer.bidirectional and not layer.proj_size:
-        local = local_dynamics(layer, as_taken(layer, recent), freq=freq)
+    components = _components(layer, x, missing)
+    response = _response(layer, as_taken(layer, recent), min(lags, len(recent) - 1), missing)
+    outputs = contributions(layer, as_taken(layer, series[:1])).total.shape[-1]
+    same = readout is None and outputs == len(inputs)
     return Reading(
         title,
         (_about_model(model, plain), _about_data(series, freq)),
+        is_linear,
         inputs,
-        inputs if outputs == len(inputs) else tuple(f"output {index}" for index in range(outputs)),
+        inputs if same else tuple(f"output {index}" for index in range(outputs)),
         Step.of(freq),
-        recurrence_features(layer, x, freq=freq),
+        _features(layer, x, freq, missing),
         modes,
-        components if len(components.blocks) > 1 else None,
+        components,
         response,
-        local,
-        (uncertainty,) if isinstance(uncertainty, MatchedTables) else tuple(uncertainty),
+        None if is_linear else _local(layer, recent, freq, missing),
+        _compared(uncertainty),
         horizon,
         series.shape[1],
         len(recent),
@@ -110,44 +96,97 @@ def read(
 
 
 def _modes(
-    layer: Layer, readout: nn.Module | None, x: Tensor, horizon: int, freq: str | None, missing: dict[str, str]
+    layer: Any, readout: nn.Module | None, x: Tensor, horizon: int, freq: str | None, missing: dict[str, str]
 ) -> ForecastModes | None:
     try:
         return forecast_modes(layer, readout, x, horizon=horizon, freq=freq)
     except NoFreeRunError:
         missing["modes"] = (
-            "This model does not forecast its own next input, so it cannot run on its own forecasts, and has no "
-            "forecast modes."
+            "This model does not put out a forecast of its own next input, so it cannot run on its own forecasts, and "
+            "has no forecast modes (if a readout makes that forecast, it has to be given: readout=)."
         )
+    except GrowingForecastsError:
+        missing["modes"] = "Run on its own forecasts the model leaves all bounds, so it has no forecast modes."
     except NoFixedPointError:
-        try:
-            return forecast_modes(layer, readout, x, along=ALONG, freq=freq)
-        except ValueError:  # its states do not stay finite
-            missing["modes"] = "The model's own forecasts grow without bound."
+        return forecast_modes(layer, readout, x, along=ALONG, freq=freq)
     return None
+
+
+def _features(layer: Any, x: Tensor, freq: str | None, missing: dict[str, str]) -> Features:
+    try:
+        return recurrence_features(layer, x, freq=freq)
+    except NoVariationError as error:
+        missing["shares"] = f"There are no shares: {error}."
+        return recurrence_features(layer, freq=freq)
+
+
+def _components(layer: Any, x: Tensor, missing: dict[str, str]) -> Contributions | None:
+    found = contributions(layer, x)
+    if len(found.blocks) == 1:
+        missing["components"] = "The layer is one block, so there are no parts to tell apart."
+        return None
+    try:
+        found.shares()
+    except NoVariationError as error:
+        missing["components"] = f"There are no shares of blocks: {error}."
+        return None
+    return found
+
+
+def _response(layer: Any, x: Tensor, lags: int, missing: dict[str, str]) -> ImpulseResponse | None:
+    if layer.bidirectional:
+        missing["response"] = "A layer that also runs backwards answers before it is asked."
+    elif lags < 1:
+        missing["response"] = "One step of data leaves no time for an answer."
+    else:
+        return impulse_response(layer, x, lags)
+    return None
+
+
+def _local(layer: Any, recent: Tensor, freq: str | None, missing: dict[str, str]) -> LocalDynamics | None:
+    if layer.bidirectional or layer.proj_size:
+        missing["local"] = "Local dynamics are not read of layers that run both ways or project their state."
+        return None
+    cubes = sum((size * layer.num_states) ** 3 for size in layer.block_sizes) * layer.num_layers * recent.shape[1]
+    steps = max(10, int(_WORK / cubes))
+    return local_dynamics(layer, as_taken(layer, recent[-steps:]), freq=freq)
+
+
+def _is_linear(layer: Any, readout: nn.Module | None) -> bool:
+    maps = (layer.aggregate, readout)
+    return getattr(layer, "nonlinearity", None) == "linear" and all(type(m) in (nn.Linear, type(None)) for m in maps)
+
+
+def _compared(uncertainty: Any) -> tuple[MatchedTables, ...]:
+    found = (uncertainty,) if isinstance(uncertainty, MatchedTables) else tuple(uncertainty)
+    for one in found:
+        if not isinstance(one, MatchedTables):
+            raise TypeError(f"uncertainty is what match_fits gives, or several of these; got {type(one).__name__}")
+    return found
 
 
 def _as_data(layer: Layer, data: Any) -> tuple[Tensor, list[str] | None, str | None]:
     """What the layer takes, and names and frequency where the data bring them."""
     names, freq = None, None
-    if hasattr(data, "columns") and hasattr(data, "to_numpy"):  # a frame of pandas
-        names = [str(name) for name in data.columns]
-        freq = getattr(getattr(data, "index", None), "freqstr", None)
+    if hasattr(data, "index") and hasattr(data, "to_numpy"):  # a frame or series of pandas
+        columns = data.columns if hasattr(data, "columns") else [data.name]
+        names = None if columns[0] is None else [str(name) for name in columns]
+        freq = _frequency(data.index)
         data = data.to_numpy()
-    if not isinstance(data, Tensor):
-        data = torch.from_numpy(np.array(data, dtype=float))
-    if data.dim() == 1:
-        data = data[:, None]
-    like = next(layer.parameters())
-    data = data.detach().to(like)
-    if data.dim() not in (2, 3) or data.shape[-1] != layer.input_size:
-        raise ValueError(
-            f"expected data (T, {layer.input_size}), or a batch of such sequences in the layout that the layer takes, "
-            f"got {tuple(data.shape)}"
-        )
-    if not data.isfinite().all():
-        raise ValueError("the data hold values that are not finite; fill or drop them first")
-    return data, names, freq
+    return as_input(layer, data), names, freq
+
+
+def _frequency(index: Any) -> str | None:
+    """Of an index of pandas, if it is one that has a name here."""
+    freq = getattr(index, "freqstr", None)
+    if freq is None and hasattr(index, "tz") and len(index) > 2:
+        freq = optional("pandas").infer_freq(index)
+    try:
+        Step.of(freq)
+    except ValueError:
+        return None
+    found: str | None = freq
+    return found
 
 
 def _names(names: Sequence[str] | None, count: int) -> tuple[str, ...]:

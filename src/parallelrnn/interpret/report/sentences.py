@@ -10,11 +10,14 @@ import numpy as np
 
 from parallelrnn.interpret.dynamics import Row, Table
 from parallelrnn.interpret.local import LocalDynamics
+from parallelrnn.interpret.modes import ForecastModes
 from parallelrnn.interpret.report.reading import Reading
 from parallelrnn.interpret.uncertainty import nearest
 from parallelrnn.interpret.units import Step
 
 _MENTIONED = 0.05  # the least share of what is named after the first
+_TURNS = 0.01  # what has to be left after a full turn for a wave to be seen as one
+_ALL = 1.005  # the share that rounds to 100 %
 
 
 def lead(reading: Reading) -> list[str]:
@@ -22,37 +25,64 @@ def lead(reading: Reading) -> list[str]:
     return [text for text in (_cycles(reading), _memory(reading), _validity(reading)) if text]
 
 
+def phrase(row: Row, time: Step, wave: str = "cycle") -> str:
+    """A mode or feature as a person would call it."""
+    if row.kind == "C" and (row.modulus >= 1 or 0.5 ** (row.period / row.half_life) >= _TURNS):
+        what = f"a {wave} of {time.format(row.period)}"
+        return f"{what} that {_fate(row, time)}"
+    if row.eigenvalue.real < 0 and row.kind == "R":
+        return f"a change of sign from step to step that {_fate(row, time)}"
+    if row.modulus > 1:
+        return f"a growth that doubles every {time.format(math.log(2) / math.log(row.modulus))}"
+    if row.modulus == 1:
+        return "a level that stays" if row.order == 1 else "a straight trend that goes on"
+    return f"a decay that {_fate(row, time)}"
+
+
+def _fate(row: Row, time: Step) -> str:
+    if row.modulus > 1:
+        return "grows"
+    return "never fades" if row.modulus == 1 else f"fades with a half-life of {time.format(row.half_life)}"
+
+
 def _cycles(reading: Reading) -> str:
     modes = reading.modes
     if modes is None:
         return reading.missing["modes"] + " What can be read is how it remembers its input."
     if any(mode.step is not None for mode in modes):
-        return (
-            "Run on its own forecasts the model comes to rest nowhere: it cycles or wanders. Its forecast modes are "
-            "therefore read step by step along such a run, and no single list of cycles tells the whole story."
+        return _left_alone(modes) + (
+            "No state was found at which its own forecasts would rest, so its forecast modes are read step by step "
+            "along a run on these forecasts, and no single list of cycles tells the whole story."
         )
+    if not modes.has_shares and modes[0].part is not None:
+        return "After these data the model expects things to stay as they are: its forecasts do not vary."
     if not modes.has_shares:
-        slowest = _kind(modes[0], modes.time, "cycle")
-        text = (
-            f"Close to the point where its own forecasts would rest, it carries {slowest} that {_fate(modes[0])}: its "
-            "forecasts move away from there, so how much each mode carries cannot be said."
+        return _left_alone(modes) + (
+            f"Close to the point where its own forecasts would rest, it carries {phrase(modes[0], modes.time)}. The "
+            "forecasts after these data do not go there, so how much each mode carries cannot be said."
         )
-        if modes.cycle is None:
-            return text
-        return (
-            "Left to itself the model settles into a cycle that never fades: "
-            f"{modes.cycle.share:.0%} of it is a wave of {modes.time.format(modes.cycle.period)}. {text}"
-        )
-    first, *others = modes.most_important(4)
-    sure = _how_sure(first, reading)
+    first, *others = sorted(modes, key=lambda mode: -mode.share)[:4]
     text = (
-        f"The model carries {_kind(first, modes.time, 'cycle')} that {_fades(first, modes.time)} and explains "
-        f"{first.share:.0%} of the variation of its forecasts over the next {modes.time.format(reading.horizon)}{sure}."
+        f"The model carries {phrase(first, modes.time)} and explains {min(first.share, 1):.0%} of the variation of its "
+        f"forecasts over the next {modes.time.format(reading.horizon)}{_how_sure(first, reading)}"
     )
+    text += ", while other modes work against it." if first.share > _ALL else "."
     others = [mode for mode in others if mode.share >= _MENTIONED]
     if others:
-        text += f" Then {_verb(others)} {_list([_brief(mode, modes.time, 'cycle') for mode in others])}."
-    return text + _opposed(modes)
+        named = [f"{phrase(mode, modes.time)} ({min(mode.share, 1):.0%})" for mode in others]
+        text += f" Then {'comes' if len(others) == 1 else 'come'} {_list(named)}."
+    return text + ("" if first.share > _ALL else _opposed(modes))
+
+
+def _left_alone(modes: ForecastModes) -> str:
+    """Where forecasts go that do not come to rest."""
+    cycle = modes.cycle
+    if cycle is None:
+        return ""
+    wave = f"a wave of {modes.time.format(cycle.period)}"
+    if cycle.is_regular:
+        return f"Left to itself the model settles into a cycle that never fades: {cycle.share:.0%} of it is {wave}. "
+    return f"Left to itself the model wanders, without a single cycle: {wave} is no more than {cycle.share:.0%} of it. "
 
 
 def _memory(reading: Reading) -> str:
@@ -61,76 +91,43 @@ def _memory(reading: Reading) -> str:
         return "It remembers nothing: what it puts out at a step depends on that step's input alone."
     if reading.local is not None:
         return _memory_along(reading.local)
+    if len({feature.gate for feature in features}) > 1:
+        return ""  # the matrix of one gate alone is no memory
     longest = max(features, key=lambda feature: feature.modulus)
-    first = features.most_important(1)[0]
+    first = max(features, key=lambda feature: -math.inf if math.isnan(feature.share) else feature.share)
     text = "To get there it keeps its inputs in memory: " if reading.modes is not None else "It keeps its inputs: "
     if math.isnan(first.share):
-        text += f"its longest-lived feature is {_kind(longest, time, 'wave')} that {_fades(longest, time)}."
+        text += f"what lasts longest is {phrase(longest, time, 'wave')}."
     else:
-        text += (
-            f"the feature that carries most of the output ({first.share:.0%}{_against(first)}) is "
-            f"{_kind(first, time, 'wave')} that {_fades(first, time)}"
-        )
-        if longest is not first:
-            text += f", and the longest-lived is {_kind(longest, time, 'wave')} that {_fades(longest, time)}"
-        text += "."
+        against = ", while others work against it" if first.share > _ALL else ""
+        text += f"{min(first.share, 1):.0%} of the output is carried by {phrase(first, time, 'wave')}{against}"
+        text += "." if longest is first else f"; what lasts longest is {phrase(longest, time, 'wave')}."
     return text + " Memory is not a forecast: these are not the cycles of the series."
 
 
 def _memory_along(local: LocalDynamics) -> str:
     slowest = max(local.blocks, key=lambda block: float(np.median(block.half_lives)))
-    low, middle, high = (
-        local.time.format(float(value), "never")
-        for value in np.quantile(slowest.half_lives, (0.05, 0.5, 0.95), method="lower")
-    )
-    return (
-        f"Along the data, the block that remembers longest (block {slowest.block} of layer {slowest.layer}) loses half "
-        f"of what it holds in {middle}, between {low} and {high} depending on where the data are. Memory is not a "
-        "forecast: this says nothing about the cycles of the series."
-    )
+    name = f"the block that remembers longest (block {slowest.block} of layer {slowest.layer})"
+    low, middle, high = np.quantile(slowest.half_lives, (0.05, 0.5, 0.95), method="lower")
+    if math.isinf(middle):
+        endless = float(np.isinf(slowest.half_lives).mean())
+        text = f"Along the data, {name} loses nothing of what it holds at {endless:.0%} of the steps."
+    else:
+        limits = [local.time.format(float(value), "endless") for value in (low, high)]
+        text = (
+            f"Along the data, {name} holds on to what it knows with a half-life of {local.time.format(float(middle))}, "
+            f"between {limits[0]} and {limits[1]} depending on where the data are."
+        )
+    return text + " Memory is not a forecast: this says nothing about the cycles of the series."
 
 
 def _validity(reading: Reading) -> str:
     if reading.is_linear:
-        return "The model is linear, so all of this is exact."
+        return "The model is linear, so all of this is exact for the model; how true of the series is another matter."
     return (
         "The model is not linear, so what its weights say holds close to one state only. How it behaves along the data "
-        "is measured below, under responses and local dynamics."
+        "is measured below."
     )
-
-
-def _kind(row: Row, time: Step, wave: str) -> str:
-    if row.kind == "C":
-        return f"a {wave} of {time.format(row.period)}"
-    return "a change of sign from step to step" if row.eigenvalue.real < 0 else "a level" if _stays(row) else "a decay"
-
-
-def _stays(row: Row) -> bool:
-    return row.modulus >= 1
-
-
-def _fades(row: Row, time: Step) -> str:
-    if row.modulus < 1:
-        return f"fades with a half-life of {time.format(row.half_life)}"
-    return _fate(row)
-
-
-def _fate(row: Row) -> str:
-    return "grows" if row.modulus > 1 else "never fades" if row.modulus == 1 else "fades"
-
-
-def _brief(row: Row, time: Step, wave: str) -> str:
-    if row.kind == "C":
-        return f"{_kind(row, time, wave)} ({row.share:.0%})"
-    return f"{_kind(row, time, wave)} that {_fades(row, time)} ({row.share:.0%})"
-
-
-def _against(row: Row) -> str:
-    return ", others work against it" if row.share > 1 else ""
-
-
-def _verb(rows: Sequence[Row]) -> str:
-    return "comes" if len(rows) == 1 else "come"
 
 
 def _list(parts: Sequence[str]) -> str:
@@ -152,5 +149,5 @@ def _how_sure(row: Row, reading: Reading) -> str:
     interval, name = (found.period, "period") if row.kind == "C" else (found.half_life, "half-life")
     if math.isnan(interval.low):
         return ""
-    low, high = (reading.time.format(value) for value in (interval.low, interval.high))
+    low, high = (reading.time.format(value, "no end") for value in (interval.low, interval.high))
     return f" ({name} between {low} and {high} at a level of {matched.level:.0%})"
