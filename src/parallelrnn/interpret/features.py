@@ -16,18 +16,18 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from parallelrnn.interpret.dynamics import Row, Table, format_share
-from parallelrnn.interpret.jordan import as_matrix, check_tolerance, default_tolerance, projectors, spectrum_of
+from parallelrnn.interpret.jordan import as_matrix, check_tolerance, default_tolerance, projectors
 from parallelrnn.interpret.planar import Planes
 from parallelrnn.interpret.shares import Shares
-from parallelrnn.interpret.spectrum import Spectrum, plain_eigenvalues
+from parallelrnn.interpret.spectrum import PlainEigenvalues, Spectrum
 from parallelrnn.interpret.text import Display
 from parallelrnn.interpret.units import Step
 from parallelrnn.nn import RecurrentBlock, recurrent_blocks
 
 Array = NDArray[np.float64]
-# For each matrix, its Jordan blocks: order, eigenvalue, distance, and the share where there are data.
-Part = tuple[int, complex, float] | tuple[int, complex, float, float]
-Found = Sequence[Sequence[Part]]
+Forms = Sequence[Array | None]  # of each matrix, see `Shares`
+Part = tuple[int, complex, float, float]  # of a Jordan block: order, eigenvalue, distance, share
+Found = Sequence[Sequence[Part]]  # for each matrix
 
 
 @dataclass(frozen=True)
@@ -125,12 +125,12 @@ def recurrence_features(
 
 def features_of_blocks(
     blocks: Iterable[RecurrentBlock],
-    shares: Callable[[RecurrentBlock, Array], float] | None = None,
+    shares: Callable[[RecurrentBlock], Array | None] | None = None,
     *,
     tol: float | None = None,
     freq: str | None = None,
 ) -> Features:
-    """The features of recurrent matrices; `shares` gets a block and the projector of each of its features."""
+    """The features of recurrent matrices; `shares` gives the form of a block, see `Shares`."""
     time = Step.of(freq)
     if tol is not None:
         check_tolerance(tol)
@@ -147,16 +147,8 @@ def features_of_blocks(
     for size, members in by_size.items():
         stacked = np.stack([matrices[index] for index in members])
         allowed = np.array([tolerances[index] for index in members])
-        found: Found
-        if shares is None or size == 2:
-            found = _READERS.get(size, _read_large)(stacked, allowed)
-        if shares is not None:
-            found = [
-                _plane_with_shares(blocks[i], matrices[i], found[n], shares)
-                if size == 2 and not _is_scalar(found[n])
-                else _read_with_shares(blocks[i], matrices[i], tolerances[i], shares)
-                for n, i in enumerate(members)
-            ]
+        forms = [None if shares is None else shares(blocks[index]) for index in members]
+        found = _READERS.get(size, _read_large)(stacked, allowed, forms)
         for index, parts in zip(members, found, strict=True):
             nullity += sum(part[1] == 0 for part in parts)
             rows[index] = [
@@ -167,11 +159,14 @@ def features_of_blocks(
     return Features(tuple(feature for some in rows for feature in some), nullity, time)
 
 
-def _read_scalars(matrices: Array, tol: Array) -> Found:
-    return [[(1, complex(value), math.inf)] for value in matrices[:, 0, 0]]
+def _read_scalars(matrices: Array, tol: Array, forms: Forms) -> Found:
+    return [
+        [(1, complex(value), math.inf, math.nan if form is None else float(form[0, 0]))]
+        for value, form in zip(matrices[:, 0, 0], forms, strict=True)
+    ]
 
 
-def _read_planes(matrices: Array, tol: Array) -> Found:
+def _read_planes(matrices: Array, tol: Array, forms: Forms) -> Found:
     planes = Planes.of(matrices)
     allowed = tol * planes.norm
     repeated = planes.distance <= allowed
@@ -180,63 +175,53 @@ def _read_planes(matrices: Array, tol: Array) -> Found:
     for index, (mean, root, distance) in enumerate(
         zip(planes.mean.tolist(), planes.root.tolist(), planes.distance.tolist(), strict=True)
     ):
-        if repeated[index]:
+        form = forms[index]
+        whole = math.nan if form is None else float(np.trace(form))
+        if repeated[index] and planes.to_identity[index] <= allowed[index]:
             value = 0.0 if abs(mean) * 2**0.5 <= allowed[index] else mean
-            alone = planes.to_identity[index] <= allowed[index]
-            found.append([(1, value, distance)] * 2 if alone else [(2, value, distance)])
+            # Any two directions part it; these are the block's units.
+            parts = (math.nan, math.nan) if form is None else np.diagonal(form).tolist()
+            found.append([(1, value, distance, part) for part in parts])
+        elif repeated[index]:
+            value = 0.0 if abs(mean) * 2**0.5 <= allowed[index] else mean
+            found.append([(2, value, distance, whole)])
         elif root.imag:
-            found.append([(1, mean + root, distance)])
+            found.append([(1, mean + root, distance, whole)])
         else:
             smaller, larger = sorted((mean - root.real, mean + root.real), key=abs)
-            found.append([(1, larger, distance), (1, 0.0 if singular[index] else smaller, distance)])
+            # The projector of an eigenvalue a beside b is (W - b I) / (a - b).
+            first = second = math.nan
+            if form is not None:
+                first = (float(np.sum(form * matrices[index].T)) - smaller * whole) / (larger - smaller)
+                second = whole - first
+            found.append([(1, larger, distance, first), (1, 0.0 if singular[index] else smaller, distance, second)])
     return found
 
 
-def _read_large(matrices: Array, tol: Array) -> Found:
-    values, distances, plain = plain_eigenvalues(matrices, tol)
+def _read_large(matrices: Array, tol: Array, forms: Forms) -> Found:
+    plain = PlainEigenvalues.of(matrices, tol)
     found: list[list[Part]] = []
-    for index, is_plain in enumerate(plain):
-        if is_plain:
-            parts = zip(values[index].tolist(), distances[index].tolist(), strict=True)
-            found.append([(1, value, distance) for value, distance in parts if value.imag >= 0])
+    for index, form in enumerate(forms):
+        if plain.is_plain[index]:
+            values, distances = plain.values[index].tolist(), plain.distances[index].tolist()
+            parts = zip(values, distances, plain.shares(index, form), strict=True)
+            found.append([(1, value, distance, share) for value, distance, share in parts if value.imag >= 0])
             continue
         spectrum = Spectrum(matrices[index])
-        found.append(
-            [
-                (order, complex(group.eigenvalue), spectrum.distance_of(group))
-                for group in spectrum.groups(float(tol[index]))
-                for order in group.orders
-            ]
-        )
+        groups = spectrum.groups(float(tol[index]))
+        distance = {id(group): spectrum.distance_of(group) for group in groups}
+        if form is None:
+            found.append(
+                [(order, complex(g.eigenvalue), distance[id(g)], math.nan) for g in groups for order in g.orders]
+            )
+        else:
+            found.append(
+                [
+                    (order, complex(g.eigenvalue), distance[id(g)], float(np.sum(form * projector.T)))
+                    for g, order, projector in projectors(groups)
+                ]
+            )
     return found
-
-
-def _read_with_shares(
-    block: RecurrentBlock, matrix: Array, tol: float, shares: Callable[[RecurrentBlock, Array], float]
-) -> list[Part]:
-    spectrum = spectrum_of(matrix)
-    return [
-        (order, complex(group.eigenvalue), spectrum.distance_of(group), shares(block, projector))
-        for group, order, projector in projectors(spectrum.groups(tol))
-    ]
-
-
-def _is_scalar(parts: Sequence[Part]) -> bool:
-    """Whether two features have one eigenvalue, so that many pairs of projectors part them."""
-    return len(parts) == 2 and parts[0][1] == parts[1][1]
-
-
-def _plane_with_shares(
-    block: RecurrentBlock, matrix: Array, parts: Sequence[Part], shares: Callable[[RecurrentBlock, Array], float]
-) -> list[Part]:
-    """The projectors of a 2 x 2 matrix in closed form: all of it, or (W - b I) / (a - b) for eigenvalues a and b."""
-    projectors = [np.eye(2)]
-    if len(parts) == 2:
-        first = parts[0][1].real
-        second = np.trace(matrix) - first  # not as it was read, which may be 0
-        projectors = [(matrix - second * np.eye(2)) / (first - second)]
-        projectors.append(np.eye(2) - projectors[0])
-    return [(*part[:3], shares(block, projector)) for part, projector in zip(parts, projectors, strict=True)]
 
 
 _READERS = {1: _read_scalars, 2: _read_planes}

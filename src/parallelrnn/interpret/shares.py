@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -38,18 +37,18 @@ class Shares:
         self._variance = float((output**2).sum())
         if not self._variance > 0:
             raise NoVariationError
-        self._covariance = [part.numpy() for part in covariance.cpu().split(sizes)]
-        self._weight = [part.numpy() for part in weight.double().cpu().split(sizes, 1)]
+        self._forms = [
+            (part @ columns).cpu().numpy() / self._variance
+            for part, columns in zip(covariance.split(sizes), weight.double().split(sizes, 1), strict=True)
+        ]
         self._last = layer.num_layers - 1
         self._num_blocks = len(sizes) // (2 if layer.bidirectional else 1)
 
-    def __call__(self, block: RecurrentBlock, projector: Array) -> float:
-        """The share of what a projector (D, D) takes out of a block's state; NaN where that does not reach the output.
+    def __call__(self, block: RecurrentBlock) -> Array | None:
+        """The form F (D, D) of a block: what a projector P takes out of its state has the share trace(F P).
 
-        That is in layers below the last, and where an LSTM projects its state (`proj_size`).
+        None where that does not reach the output: in layers below the last, and where an LSTM projects its state
+        (`proj_size`).
         """
-        index = block.block + (self._num_blocks if block.direction == "reverse" else 0)
-        covariance, weight = self._covariance[index], self._weight[index]
-        if block.layer != self._last or len(covariance) != len(projector):
-            return math.nan
-        return float(np.sum((weight @ projector) * covariance.T) / self._variance)
+        form = self._forms[block.block + (self._num_blocks if block.direction == "reverse" else 0)]
+        return form if block.layer == self._last and len(form) == len(block.matrix) else None

@@ -9,6 +9,7 @@ these, stage by stage, are the sizes of the Jordan blocks (Golub and Wilkinson, 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -147,24 +148,41 @@ class Spectrum:
         return basis_above
 
 
-def plain_eigenvalues(matrices: Array, tol: Array) -> tuple[Complex, Array, NDArray[np.bool_]]:
-    """Eigenvalues of many matrices (N, d, d), their `merging_distances`, and which matrices need no closer look.
+@dataclass(frozen=True)
+class PlainEigenvalues:
+    """Eigenvalues of many matrices, (N, d), and which matrices need no closer look."""
 
-    That is: where no change by `tol` (N,), relative, makes two eigenvalues one, or one zero.
-    """
-    values, vectors = np.linalg.eig(matrices)
-    values, vectors = values.astype(complex), vectors.astype(complex)
-    distances = merging_distances(values, vectors)
-    try:
-        sensitivity = np.linalg.norm(np.linalg.inv(vectors), axis=-1)
-    except np.linalg.LinAlgError:  # some matrix has eigenvectors that are equal
-        return values, distances, np.zeros(len(matrices), dtype=bool)
-    allowed = (tol * np.linalg.norm(matrices, axis=(1, 2)))[:, None]
-    gaps = abs(values[:, :, None] - values[:, None, :])
-    linked = gaps <= _GENEROUS * allowed[:, None] * (sensitivity[:, :, None] + sensitivity[:, None, :])
-    in_pairs = linked.sum(axis=-1) <= 2  # itself and another, for which the distance is exact
-    plain = in_pairs & (distances > allowed) & (abs(values) > sensitivity * allowed)
-    return values, distances, plain.all(axis=-1)
+    values: Complex
+    vectors: Complex  # (N, d, d)
+    inverse: Complex  # (N, d, d), of the vectors; zeros where there is none
+    distances: Array  # (N, d): `merging_distances`
+    is_plain: NDArray[np.bool_]  # (N,): no change by the tolerance makes two eigenvalues one, or one zero
+
+    @classmethod
+    def of(cls, matrices: Array, tol: Array) -> PlainEigenvalues:
+        """Of matrices (N, d, d) at tolerances (N,), relative."""
+        values, vectors = np.linalg.eig(matrices)
+        values, vectors = values.astype(complex), vectors.astype(complex)
+        distances = merging_distances(values, vectors)
+        try:
+            inverse = np.linalg.inv(vectors)
+        except np.linalg.LinAlgError:  # some matrix has eigenvectors that are equal
+            return cls(values, vectors, np.zeros_like(vectors), distances, np.zeros(len(matrices), dtype=bool))
+        sensitivity = np.linalg.norm(inverse, axis=-1)
+        allowed = (tol * np.linalg.norm(matrices, axis=(1, 2)))[:, None]
+        gaps = abs(values[:, :, None] - values[:, None, :])
+        linked = gaps <= _GENEROUS * allowed[:, None] * (sensitivity[:, :, None] + sensitivity[:, None, :])
+        in_pairs = linked.sum(axis=-1) <= 2  # itself and another, for which the distance is exact
+        plain = in_pairs & (distances > allowed) & (abs(values) > sensitivity * allowed)
+        return cls(values, vectors, inverse, distances, plain.all(axis=-1))
+
+    def shares(self, index: int, form: Array | None) -> list[float]:
+        """trace(F P) for the projectors P of the eigenvalues of a matrix; of a pair, of both together."""
+        if form is None:
+            return [math.nan] * len(self.values[index])
+        own = np.einsum("ij,ji->i", self.inverse[index] @ form, self.vectors[index]).real
+        shares: list[float] = np.where(self.values[index].imag == 0, own, 2 * own).tolist()
+        return shares
 
 
 def merging_distances(values: Complex, vectors: Complex) -> Array:
