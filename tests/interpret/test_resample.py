@@ -8,6 +8,7 @@ from torch import nn
 
 from parallelrnn import ParaGRU, ParaLSTM, ParaRNN
 from parallelrnn.interpret import bootstrap_series
+from parallelrnn.interpret.freerun import FreeRun
 
 
 @pytest.mark.parametrize("cls", [ParaRNN, ParaLSTM, ParaGRU, nn.LSTM])
@@ -51,3 +52,12 @@ def test_what_cannot_be_drawn_is_refused() -> None:
             parameter.fill_(9.0)
     with pytest.raises(ValueError, match="grow without bound"):
         bootstrap_series(layer, None, torch.randn(600, 1))
+
+
+def test_a_linear_model_draws_the_same_from_its_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    layer = ParaRNN(2, 6, 2, nonlinearity="linear", aggregate=nn.Linear(6, 2)).double()
+    x = torch.randn(40, 2, dtype=torch.float64)
+    fast = bootstrap_series(layer, None, x, 3)
+    monkeypatch.setattr(FreeRun, "is_linear", False)
+    torch.testing.assert_close(fast, bootstrap_series(layer, None, x, 3), rtol=1e-10, atol=1e-10)

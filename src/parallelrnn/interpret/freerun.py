@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -87,7 +88,16 @@ class FreeRun:
         """The derivatives (n, n) of `step` and (C, n) of `output` at one state (n,)."""
         return self._derivative(self.step, state), self._derivative(self.output, state)
 
+    @cached_property
+    def is_linear(self) -> bool:
+        """Whether the derivative is the same at zero, and far out in several directions and their opposites."""
+        loop, _ = self.jacobian(torch.zeros(self.size, dtype=torch.float64))
+        directions = 10 * torch.randn(4, self.size, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+        elsewhere = (self.jacobian(state)[0] for state in torch.cat([directions, -directions]))
+        return all(np.allclose(loop, other, rtol=0, atol=1e-12 * max(1.0, abs(loop).max())) for other in elsewhere)
+
     @staticmethod
+    @torch.enable_grad()
     def _derivative(function: Any, state: Tensor) -> Array:
         """One backward pass: as many copies of the state as there are outputs, each asked for one of them."""
         outputs = function(state[None]).shape[-1]

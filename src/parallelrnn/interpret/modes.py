@@ -128,7 +128,7 @@ def forecast_modes(
         return ForecastModes(rows, where, time, settled_cycle(_Ending.of(run, start).forecasts))
     origin = torch.zeros(run.size, dtype=torch.float64)
     loop, reading = run.jacobian(origin)
-    if _is_linear(run, loop):
+    if run.is_linear:
         return _linear_modes(run, loop, reading, None if x is None else start, horizon, time)
     ending = _Ending.of(run, start)
     fixed = ending.fixed_point(run)
@@ -306,10 +306,3 @@ class _Ending:
         """Whether all runs end there: they have arrived, or still come nearer."""
         before, after = (self.halfway - fixed).norm(dim=-1), (self.last - fixed).norm(dim=-1)
         return bool(((after <= 1e-6 * (1 + fixed.norm())) | (after < 0.95 * before)).all())
-
-
-def _is_linear(run: FreeRun, loop: Array) -> bool:
-    """Whether the derivative is the same everywhere: here, and far out in several directions and their opposites."""
-    directions = 10 * torch.randn(4, run.size, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    elsewhere = (run.jacobian(state)[0] for state in torch.cat([directions, -directions]))
-    return all(np.allclose(loop, other, rtol=0, atol=1e-12 * max(1.0, abs(loop).max())) for other in elsewhere)

@@ -32,12 +32,34 @@ def bootstrap_series(model: Any, readout: nn.Module | None, x: Tensor, count: in
     random = torch.Generator().manual_seed(seed)
     before = min(_BEFORE, len(x))
     drawn = errors[torch.randint(len(errors), (before + len(x), count), generator=random)]  # (before + T, count, C)
-    state = torch.zeros(count, run.size, dtype=torch.float64)
-    values = []
-    for error in drawn:
-        values.append(run.output(state) + error)
-        state = run.after_one(values[-1], state)
-    found = torch.stack(values[before:])
+    found = (_linear_run if run.is_linear else _run)(run, drawn)[before:]
     if not found.isfinite().all():
         raise ValueError("the model's own forecasts grow without bound, so no series can be drawn from it")
     return found.to(x)
+
+
+def _run(run: FreeRun, errors: Tensor) -> Tensor:
+    """Values (T, N, C): each is the forecast after those before it, plus an error."""
+    state = torch.zeros(errors.shape[1], run.size, dtype=torch.float64)
+    values = []
+    for error in errors:
+        values.append(run.output(state) + error)
+        state = run.after_one(values[-1], state)
+    return torch.stack(values)
+
+
+def _linear_run(run: FreeRun, errors: Tensor) -> Tensor:
+    """The same for a linear model, from its matrices: hundreds of times faster."""
+    origin = torch.zeros(1, run.size, dtype=torch.float64)
+    loop, reading = (torch.from_numpy(matrix).T for matrix in run.jacobian(origin[0]))
+    output, after = run.output(origin), run.step(origin)
+    nudged = run.after_one(
+        output + torch.eye(errors.shape[-1], dtype=torch.float64), origin.expand(errors.shape[-1], -1)
+    )
+    driven = errors @ (nudged - after)  # (T, N, n)
+    state = torch.zeros_like(driven[0])
+    states = []
+    for drive in driven:
+        states.append(state)
+        state = after + state @ loop + drive
+    return output + torch.stack(states) @ reading + errors
