@@ -282,6 +282,7 @@ class Truth:
 
     def __init__(self, lines: list[dict[str, Any]], setting: Setting, method: str) -> None:
         planted = Planted(setting)
+        self.waves = planted.waves
         self.lines = [one for one in lines if _key(one)[:4] == (*asdict(setting).values(), method)]
         memory = [Mode(1, complex(value)) for value in np.linalg.eigvals(planted.memory) if value.imag >= 0]
         self.modes = [pair for line in self.lines for pair in _match(planted.waves, _rows(line["modes"]))]
@@ -310,17 +311,18 @@ class Truth:
         ]
         return f"{np.median(apart):.3f}"
 
-    def coverage(self, name: str) -> str:
-        """How often the bootstrap's interval of 90 % holds the truth; a mode that was not found is a miss."""
+    def coverage(self) -> list[str]:
+        """How often the bootstrap's intervals of 90 % hold period and half-life; what was not found is a miss."""
         held = []
         for line in self.lines:
             fitted = _table(line["modes"])
             replicates = [_table(values) for values in line.get("replicates", []) if values]
             found = match_fits(replicates, fitted, method="bootstrap") if len(replicates) > 1 else ()
-            for true, mode in _match(Planted(Setting(line["waves"], line["noise"], line["length"])).waves, fitted.rows):
-                interval = next((getattr(one, name) for one in found if one.row is mode), None)
-                held.append(interval is not None and interval.low <= getattr(true, name) <= interval.high)
-        return f"{np.mean(held):.0%}"
+            for true, mode in _match(self.waves, fitted.rows):
+                matched = next((one for one in found if one.row is mode), None)
+                pairs = [] if matched is None else [(matched.period, true.period), (matched.half_life, true.half_life)]
+                held.append([interval.low <= value <= interval.high for interval, value in pairs] or [False, False])
+        return [f"{part:.0%}" for part in np.mean(held, axis=0)]
 
 
 def tables(lines: list[dict[str, Any]]) -> str:
@@ -342,9 +344,6 @@ def tables(lines: list[dict[str, Any]]) -> str:
             for method in methods
         ]
 
-    def coverage(one: Setting) -> list[str]:
-        return [found[one, linear].coverage("period"), found[one, linear].coverage("half_life")]
-
     def features(one: Setting) -> list[str]:
         return [found[one, method].feature_error for method in (linear, own, best)]
 
@@ -359,7 +358,7 @@ def tables(lines: list[dict[str, Any]]) -> str:
             "",
             f"Coverage of 90 % intervals from {REPLICATES} bootstrap series, linear:",
             "",
-            *rows(coverage, ["period", "half-life"]),
+            *rows(lambda one: found[one, linear].coverage(), ["period", "half-life"]),
             "",
             "Recurrence features: median distance of the eigenvalues of W from those of A - K C:",
             "",

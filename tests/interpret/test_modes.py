@@ -16,6 +16,7 @@ from torch import nn
 from parallelrnn import ParaGRU, ParaLSTM, ParaRNN, forecast_modes, recurrence_features
 from parallelrnn.interpret.cycle import settled_cycle
 from parallelrnn.interpret.freerun import FreeRun
+from parallelrnn.interpret.modes import NoFixedPointError, _Ending
 
 Array = NDArray[np.float64]
 
@@ -350,3 +351,30 @@ def test_the_cycle_that_forecasts_settle_into() -> None:
 def test_what_comes_to_rest_has_no_cycle() -> None:
     assert forecast_modes(made(ParaRNN)).cycle is None
     assert forecast_modes(predictor(1.1 * np.eye(2), np.ones((2, 1)), np.ones((1, 2)))).cycle is None
+
+
+def test_a_wave_that_fades_slowly_is_no_cycle() -> None:
+    steps = np.arange(2048)
+    assert settled_cycle((0.999**steps * np.cos(0.3 * steps))[:, None]) is None
+    assert settled_cycle(np.cos(0.3 * steps)[:, None]).period == pytest.approx(2 * math.pi / 0.3, rel=1e-3)
+    assert settled_cycle(np.ones((2048, 1))) is None
+    assert settled_cycle(np.full((2048, 1), np.inf)) is None
+
+
+def test_no_fixed_point_is_looked_for_where_forecasts_never_go() -> None:
+    """A map that moves every state, the less the further out: nothing rests, and far out nearly so."""
+
+    class Drifting:
+        size = 1
+
+        def step(self, state: torch.Tensor) -> torch.Tensor:
+            return state + 1 / (1 + state**2)
+
+        def jacobian(self, state: torch.Tensor) -> tuple[Array, None]:
+            value = float(state)
+            return np.array([[1 - 2 * value / (1 + value**2) ** 2]]), None
+
+    state = torch.tensor([[1.0]], dtype=torch.float64)
+    ending = _Ending(state, state, state[0], -state[0], state[0], np.zeros((1, 1)))
+    with pytest.raises(NoFixedPointError, match="cycle or wander"):
+        ending.fixed_point(Drifting())

@@ -10,7 +10,8 @@ from scipy.stats import t as student
 from torch import nn
 
 from parallelrnn import ParaGRU, ParaRNN, forecast_modes, recurrence_features
-from parallelrnn.interpret import Features, Interval, match_fits
+from parallelrnn.interpret import Features, Interval, features_of_blocks, match_fits
+from parallelrnn.nn import RecurrentBlock
 
 
 def wave(period: float, half_life: float) -> np.ndarray:
@@ -198,3 +199,13 @@ def test_a_period_is_at_least_two_steps() -> None:
     tables = [recurrence_features(0.9 * wave(period, math.inf)) for period in (2.05, 2.2, 2.1, 3.5, 2.3)]
     (found,) = match_fits(tables, tables[1], method="jackknife", furthest=1.0)
     assert found.period.low == 2
+
+
+def test_a_gate_is_matched_with_itself_though_another_is_nearer() -> None:
+    def gates(first: float, second: float) -> Features:
+        return features_of_blocks(
+            [RecurrentBlock(0, "forward", gate, 0, [[v]]) for gate, v in (("new", first), ("reset", second))]
+        )
+
+    found = match_fits([gates(0.50, 0.52), gates(0.53, 0.49)])
+    assert [one.frequency for one in found] == [1, 1]

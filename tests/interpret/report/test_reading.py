@@ -174,6 +174,7 @@ def test_readouts_and_aggregates_that_are_not_linear(width: int) -> None:
     readout = nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, width))
     for layer, after in (
         (nn.GRU(width, 4), readout),
+        (nn.GRU(width, width), nn.Sequential(nn.Linear(width, width), nn.Tanh())),
         (ParaRNN(width, 4, aggregate=readout), None),
         (ParaRNN(width, 4, nonlinearity="linear", aggregate="fc"), nn.Linear(4, width)),
         (ParaRNN(width, 4, nonlinearity="linear", aggregate="ffn"), nn.Linear(4, width)),
