@@ -52,6 +52,22 @@ def test_links_between_documents_lead_somewhere(path: Path) -> None:
         assert (path.parent / target).exists(), f"{path.name} links to {target}"
 
 
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_nothing_is_left_to_be_filled_in(path: Path) -> None:
+    assert not re.findall(r"^[A-Z]{4,}\d*$", path.read_text(), re.MULTILINE)
+
+
+@pytest.mark.slow
+def test_the_tables_of_recovered_waves_are_those_of_the_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    recovery = importlib.import_module("recovery")
+    printed = recovery.tables(recovery.load(ROOT / "benchmarks" / "results" / "recovery.jsonl"))
+    section = (ROOT / "docs" / "reading-a-model.md").read_text().split("## Is it true?")[1]
+    shown = [line for line in section.splitlines() if line.startswith("|")]
+    assert len(shown) == 4 * 10
+    assert [line for line in printed.splitlines() if line.startswith("|")] == shown
+
+
 @pytest.mark.parametrize("name", MODULES)
 def test_docstring_examples(name: str) -> None:
     results = doctest.testmod(importlib.import_module(name), extraglobs={"torch": torch})
