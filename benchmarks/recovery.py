@@ -115,13 +115,12 @@ def make(blocks: int, nonlinearity: str) -> ParaRNN:
 
 
 def fit(series: Array, blocks: int, nonlinearity: str, seed: int = 0) -> tuple[ParaRNN, float]:
-    """From the best of a hundred random memories with the readout that suits each; four of them are trained first."""
+    """From the best twelve of a hundred random memories with the readout that suits each; the best three go on."""
     torch.manual_seed(seed)
     x, target = torch.from_numpy(series)[:-1, None], torch.from_numpy(series)[1:, None]
     starts = sorted((_start(make(blocks, nonlinearity), x, target) for _ in range(100)), key=lambda start: start[1])
-    trained = [train(layer, series, 100) for layer, _ in starts[:4]]
-    layer, _ = min(trained, key=lambda found: found[1])
-    return train(layer, series, 1000)
+    trained = sorted((train(layer, series, 100) for layer, _ in starts[:12]), key=lambda found: found[1])
+    return min((train(layer, series, 1000) for layer, _ in trained[:3]), key=lambda found: found[1])
 
 
 @torch.no_grad()
