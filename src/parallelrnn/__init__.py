@@ -9,7 +9,16 @@ from parallelrnn.interpret import (
     recurrence_features,
     report,
 )
-from parallelrnn.nn import ParaGRU, ParaGRUCell, ParaLSTM, ParaLSTMCell, ParaRNN, ParaRNNCell, from_torch
+from parallelrnn.nn import (
+    ParaGRU,
+    ParaGRUCell,
+    ParaLSTM,
+    ParaLSTMCell,
+    ParaRNN,
+    ParaRNNCell,
+    WaveDecoder,
+    from_torch,
+)
 
 __all__ = [
     "FeatureTracker",
@@ -19,6 +28,7 @@ __all__ = [
     "ParaLSTMCell",
     "ParaRNN",
     "ParaRNNCell",
+    "WaveDecoder",
     "contributions",
     "forecast_modes",
     "from_torch",

@@ -13,7 +13,7 @@ from scipy.linalg import solve_discrete_are
 from statsmodels.tsa.arima_process import ArmaProcess
 from torch import nn
 
-from parallelrnn import ParaGRU, ParaLSTM, ParaRNN, forecast_modes, recurrence_features
+from parallelrnn import ParaGRU, ParaLSTM, ParaRNN, WaveDecoder, forecast_modes, recurrence_features
 from parallelrnn.interpret.cycle import settled_cycle
 from parallelrnn.interpret.freerun import FreeRun
 from parallelrnn.interpret.modes import NoFixedPointError, _Ending
@@ -378,3 +378,24 @@ def test_no_fixed_point_is_looked_for_where_forecasts_never_go() -> None:
     ending = _Ending(state, state, state[0], -state[0], state[0], np.zeros((1, 1)))
     with pytest.raises(NoFixedPointError, match="cycle or wander"):
         ending.fixed_point(Drifting())
+
+
+def test_the_modes_of_a_wave_decoder_are_its_blocks() -> None:
+    torch.manual_seed(0)
+    decoder = WaveDecoder(3, 2, num_waves=2, num_decays=1).start_at([24, 7], [48, 500], [10])
+    nn.init.normal_(decoder.amplitudes.weight)
+    states = torch.randn(5, 3)
+    modes = forecast_modes(decoder, x=states, horizon=30, freq="h")
+    assert [mode.period for mode in modes] == pytest.approx([7, 24, math.inf], rel=1e-6)
+    assert [mode.half_life for mode in modes] == pytest.approx([500, 48, 10], rel=1e-5)
+    total = sum(mode.part for mode in modes if mode.part is not None)
+    expected = decoder(states, 30).detach().transpose(0, 1).numpy()  # (H, B, C)
+    np.testing.assert_allclose(total, expected, rtol=1e-5, atol=1e-5)
+    assert sum(mode.share for mode in modes) == pytest.approx(1)
+    assert "24 h" in str(modes.summary())
+    assert not forecast_modes(decoder).has_shares
+
+
+def test_a_wave_decoder_needs_no_readout() -> None:
+    with pytest.raises(ValueError, match="takes no readout"):
+        forecast_modes(WaveDecoder(3), nn.Linear(1, 1))

@@ -215,7 +215,7 @@ def test_waves_say_what_they_need() -> None:
         initialize.waves_(ParaLSTM(3, 8))
     with pytest.raises(ValueError, match="a block of odd size has one to spare"):
         initialize.waves_(ParaRNN(3, 6, block_size=3))
-    with pytest.raises(ValueError, match=r"periods: expected one value for each of 4 waves \(hidden_size / 2\), got 2"):
+    with pytest.raises(ValueError, match=r"periods: expected one value for each of 4 waves, got 2"):
         initialize.waves_(ParaRNN(3, 8), periods=[3, 4])
     with pytest.raises(ValueError, match="periods: expected finite values of more than 2 time steps"):
         initialize.waves_(ParaRNN(3, 8), periods=[3, 4, 1, 5])

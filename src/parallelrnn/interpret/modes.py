@@ -20,8 +20,10 @@ from parallelrnn.interpret.cycle import Cycle, settled_cycle
 from parallelrnn.interpret.dynamics import Row, Table, format_share
 from parallelrnn.interpret.freerun import FreeRun
 from parallelrnn.interpret.jordan import JordanBlock, basis_of, default_tolerance, spectrum_of
+from parallelrnn.interpret.layers import exact
 from parallelrnn.interpret.text import Display
 from parallelrnn.interpret.units import Step
+from parallelrnn.nn import WaveDecoder
 
 Array = NDArray[np.float64]
 
@@ -40,7 +42,7 @@ class GrowingForecastsError(NoFixedPointError):
 
 @dataclass(frozen=True)
 class Mode(Row):
-    """One eigenvalue (pair) of the closed loop: a cycle or trend of the forecast."""
+    """One eigenvalue (pair) of the closed loop, or one block of a wave decoder: a cycle or trend of the forecast."""
 
     order: int
     eigenvalue: complex  # imag >= 0
@@ -106,7 +108,7 @@ def forecast_modes(
     along: int = 0,
     freq: str | None = None,
 ) -> ForecastModes:
-    """The eigenvalues of a one-step model's closed loop.
+    """The eigenvalues of a one-step model's closed loop, or the waves of a decoder.
 
     `model` is a recurrent layer of ours or of `torch.nn` whose output, read out by `readout` if given, is the forecast
     of its next input. For a linear model the closed loop is W_h + W_x C, over all layers, and the modes are exact. For
@@ -117,8 +119,12 @@ def forecast_modes(
     level and all parts sum to the forecast) and its share: the covariance of that part with the forecast, relative to
     the forecast's variance. For a model that is not linear the forecast is that of its linearisation. Where that grows
     there are no shares, since the model's own forecast goes elsewhere: `cycle` says where (and see `along`).
+
+    The modes of a `WaveDecoder` are its own blocks, and x are the states (B, input_size) that it starts from.
     """
     _check(along, horizon, x)
+    if isinstance(model, WaveDecoder):
+        return _decoder_modes(model, readout, x, horizon, along, Step.of(freq))
     run, time = FreeRun(model, readout), Step.of(freq)
     start = torch.zeros(1, run.size, dtype=torch.float64) if x is None else run.after(x)
     if along:
@@ -142,6 +148,26 @@ def forecast_modes(
         None if stays else settled_cycle(ending.forecasts),
         run.output(fixed[None])[0].numpy(),
     )
+
+
+def _decoder_modes(
+    decoder: WaveDecoder, readout: nn.Module | None, x: Tensor | None, horizon: int, along: int, time: Step
+) -> ForecastModes:
+    if readout is not None or along:
+        raise ValueError("a wave decoder is linear and puts out the forecast itself: it takes no readout and no along")
+    decoder = exact(decoder)
+    matrices = [block.matrix.detach().numpy() for block in decoder.recurrent_blocks()]
+    values = [complex(matrix[0, 0], abs(matrix[0, 1]) if len(matrix) == 2 else 0.0) for matrix in matrices]
+    rows = [Mode(1, value) for value in values]
+    if x is not None:
+        with torch.no_grad():
+            parts = decoder.parts(x.double(), horizon).permute(2, 1, 0, 3).numpy()  # (blocks, H, B, C)
+        rows = [
+            Mode(1, value, share, None, part)
+            for value, share, part in zip(values, shares_of_parts(parts), parts, strict=True)
+        ]
+    ordered = tuple(sorted(rows, key=lambda mode: -mode.modulus))
+    return ForecastModes(ordered, "exact, since the decoder is made of them", time, None, np.zeros(decoder.output_size))
 
 
 def _check(along: int, horizon: int, x: Tensor | None) -> None:
@@ -192,7 +218,7 @@ def _modes(
         parts = _parts(blocks, basis_of(groups), reading, deviations, horizon)
         rows = [
             Mode(block.order, block.eigenvalue, share, step, part)
-            for block, share, part in zip(blocks, _shares(parts), parts, strict=True)
+            for block, share, part in zip(blocks, shares_of_parts(parts), parts, strict=True)
         ]
     return tuple(sorted(rows, key=lambda mode: -mode.modulus))
 
@@ -215,7 +241,7 @@ def _parts(blocks: list[JordanBlock], basis: Array, reading: Array, deviations: 
     return np.stack(parts)
 
 
-def _shares(parts: Array) -> list[float]:
+def shares_of_parts(parts: Array) -> list[float]:
     """The covariances of the parts (modes, H, B, C) with the whole forecast, relative to its variance if it has any."""
     centred = parts - parts.mean(axis=(1, 2), keepdims=True)
     total = centred.sum(axis=0)

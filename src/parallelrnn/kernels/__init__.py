@@ -2,6 +2,7 @@
 
 from parallelrnn.kernels.autocast import autocast_enabled
 from parallelrnn.kernels.dispatch import can_stream, check_backend, recurrence, stream
+from parallelrnn.kernels.lags import last_linear_state
 from parallelrnn.kernels.linear import linear
 from parallelrnn.kernels.operators import needs_gradient
 from parallelrnn.kernels.weights import GATES, NUM_STATES, State, Weights
@@ -14,6 +15,7 @@ __all__ = [
     "autocast_enabled",
     "can_stream",
     "check_backend",
+    "last_linear_state",
     "linear",
     "needs_gradient",
     "recurrence",

@@ -6,6 +6,7 @@ from parallelrnn.nn.cells import ParaGRUCell, ParaLSTMCell, ParaRNNCell
 from parallelrnn.nn.convert import from_torch
 from parallelrnn.nn.matrices import RecurrentBlock, recurrent_blocks
 from parallelrnn.nn.recurrent import ParaGRU, ParaLSTM, ParaRNN
+from parallelrnn.nn.waves import WaveDecoder
 
 __all__ = [
     "FeedForward",
@@ -17,6 +18,7 @@ __all__ = [
     "ParaRNN",
     "ParaRNNCell",
     "RecurrentBlock",
+    "WaveDecoder",
     "from_torch",
     "initialize",
     "recurrent_blocks",

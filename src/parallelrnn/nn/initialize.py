@@ -143,8 +143,8 @@ def waves_(
         periods = torch.logspace(math.log10(longest), math.log10(4), count, dtype=torch.float64).flip(0).tolist()
     if half_lives is None:
         half_lives = periods
-    _check_steps("periods", periods, count, above=2)
-    _check_steps("half_lives", half_lives, count, above=0)
+    check_steps("periods", periods, count, above=2)
+    check_steps("half_lives", half_lives, count, above=0)
     angle = 2 * math.pi / torch.tensor(periods, dtype=torch.float64)
     modulus = torch.exp2(-1 / torch.tensor(half_lives, dtype=torch.float64))
     gain = torch.sqrt(1 - modulus**2)[:, None, None]  # (d / 2, 1, 1)
@@ -202,11 +202,12 @@ def _is_polar(module: nn.Module) -> bool:
     return getattr(module, "form", "free") == "polar"
 
 
-def _check_steps(name: str, values: Sequence[float], count: int, above: float) -> None:
+def check_steps(name: str, values: Sequence[float], count: int, above: float) -> None:
+    """Refuse what is not a finite number of time steps for each wave."""
     if not isinstance(values, Sequence | np.ndarray | Tensor):
         raise TypeError(f"{name}: expected a list of {count} numbers, got {type(values).__name__}")
     if len(values) != count:
-        raise ValueError(f"{name}: expected one value for each of {count} waves (hidden_size / 2), got {len(values)}")
+        raise ValueError(f"{name}: expected one value for each of {count} waves, got {len(values)}")
     if not all(math.isfinite(value) and value > above for value in values):
         raise ValueError(f"{name}: expected finite values of more than {above} time steps, got {list(values)}")
 

@@ -19,12 +19,17 @@ def rotations(modulus: Tensor, angle: Tensor) -> Tensor:
     return torch.stack([torch.stack([cos, sin], -1), torch.stack([-sin, cos], -1)], -2)
 
 
+def log_modulus(log_rate: Tensor) -> Tensor:
+    """Below zero, whatever the parameter."""
+    # exp(-exp(x)) rounds to one for very slow decays; four units of rounding less, the matrix stays a contraction.
+    least = math.log(1 - 4 * torch.finfo(log_rate.dtype).eps)
+    # At 4 the modulus is 2e-24, zero for all purposes; far beyond, the gradient would be infinity times zero.
+    return least - torch.exp(log_rate.clamp(max=4))
+
+
 def polar_blocks(log_rate: Tensor, angle: Tensor) -> Tensor:
     """Blocks from their unconstrained parameters."""
-    # exp(-exp(x)) rounds to one for very slow decays; four units of rounding less, the matrix stays a contraction.
-    largest = 1 - 4 * torch.finfo(log_rate.dtype).eps
-    # At 4 the modulus is 2e-24, zero for all purposes; far beyond, the gradient would be infinity times zero.
-    return rotations(largest * torch.exp(-torch.exp(log_rate.clamp(max=4))), angle)
+    return rotations(torch.exp(log_modulus(log_rate)), angle)
 
 
 def modulus_to_log_rate(modulus: Tensor) -> Tensor:

@@ -10,7 +10,16 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from parallelrnn.kernels import State, Weights, autocast_enabled, can_stream, linear, needs_gradient, stream
+from parallelrnn.kernels import (
+    State,
+    Weights,
+    autocast_enabled,
+    can_stream,
+    last_linear_state,
+    linear,
+    needs_gradient,
+    stream,
+)
 from parallelrnn.nn.aggregate import make_aggregate
 from parallelrnn.nn.blocks import BlockSize
 from parallelrnn.nn.checks import check_bool, check_dtype, check_probability, check_size, check_tensor
@@ -97,6 +106,25 @@ class Stack(BlockRecurrent):
         """The states of the last layer's blocks at every step: what the aggregate gets, directions side by side."""
         states, _ = self._call(input, hx, aggregated=False)
         return states
+
+    def last_state(self, input: Tensor | PackedSequence) -> Tensor:
+        """The states of the last layer's blocks after all steps, (B, d), directions side by side; the h alone of LSTMs.
+
+        For when those in between are not needed: one linear layer then is one matrix product, without a loop over time.
+        """
+        if self._is_one_linear_layer and isinstance(input, Tensor) and input.dim() == 3:
+            self._check_input(input, ranks=(3,))
+            x = input if self.batch_first else input.transpose(0, 1)
+            return last_linear_state(x, self._grouped_weights("_l0")[0])
+        _, (h_n, *_) = self._call(input, None, aggregated=False)
+        directions: list[Tensor] = list(h_n[-self.num_directions :])  # (B, d) each
+        return torch.cat(directions, -1)
+
+    @property
+    def _is_one_linear_layer(self) -> bool:
+        """Whether the loop over time can be left out; who asks for the reference gets the loop."""
+        alone = self.num_layers == 1 and not self.bidirectional and self.blocks.equal
+        return self.mode == "RNN_LINEAR" and alone and self.backend != "reference"
 
     def run_layer(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
         """One layer alone, forward in time: x (T, B, its inputs) and state (B, d) each; no dropout, no aggregate."""
