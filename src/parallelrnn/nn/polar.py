@@ -20,16 +20,16 @@ def rotations(modulus: Tensor, angle: Tensor) -> Tensor:
 
 
 def log_modulus(log_rate: Tensor) -> Tensor:
-    """Below zero, whatever the parameter."""
-    # exp(-exp(x)) rounds to one for very slow decays; four units of rounding less, the matrix stays a contraction.
-    least = math.log(1 - 4 * torch.finfo(log_rate.dtype).eps)
+    """Of the unconstrained parameter: never above zero."""
     # At 4 the modulus is 2e-24, zero for all purposes; far beyond, the gradient would be infinity times zero.
-    return least - torch.exp(log_rate.clamp(max=4))
+    return -torch.exp(log_rate.clamp(max=4))
 
 
 def polar_blocks(log_rate: Tensor, angle: Tensor) -> Tensor:
     """Blocks from their unconstrained parameters."""
-    return rotations(torch.exp(log_modulus(log_rate)), angle)
+    # exp(-exp(x)) rounds to one for very slow decays; four units of rounding less, the matrix stays a contraction.
+    largest = 1 - 4 * torch.finfo(log_rate.dtype).eps
+    return rotations(largest * torch.exp(log_modulus(log_rate)), angle)
 
 
 def modulus_to_log_rate(modulus: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from parallelrnn.nn.checks import check_size
 from parallelrnn.nn.initialize import check_steps
 from parallelrnn.nn.matrices import RecurrentBlock
-from parallelrnn.nn.polar import log_modulus, modulus_to_log_rate, polar_blocks
+from parallelrnn.nn.polar import log_modulus, modulus_to_log_rate, rotations
 
 
 class WaveDecoder(nn.Module):
@@ -122,7 +122,7 @@ class WaveDecoder(nn.Module):
 
     def recurrent_blocks(self) -> Iterator[RecurrentBlock]:
         """The matrices of waves and decays; see `parallelrnn.nn.recurrent_blocks`."""
-        waves = polar_blocks(self.log_rate, self.angle)
+        waves = rotations(torch.exp(log_modulus(self.log_rate)), self.angle)
         decays = torch.exp(log_modulus(self.decay_log_rate))[:, None, None]
         for index, matrix in enumerate([*waves, *decays]):
             yield RecurrentBlock(0, "forward", "hidden", index, matrix)
