@@ -11,7 +11,7 @@ import parallelrnn
 
 SOURCE = Path(parallelrnn.__file__).parent
 # A package may import itself and those before it, and `files`.
-ORDER = ["files", "kernels", "nn", "interpret", "bench", "cli"]
+ORDER = ["files", "kernels", "nn", "interpret", "estimators", "bench", "cli"]
 
 
 def imports(path: Path) -> set[str]:
@@ -37,7 +37,20 @@ def test_dependencies_point_one_way() -> None:
 
 
 def test_importing_needs_torch_and_numpy_alone() -> None:
-    others = ("scipy", "pandas", "statsmodels", "onnx", "typer", "rich", "matplotlib", "plotly", "jinja2.environment")
+    others = (
+        "scipy",
+        "pandas",
+        "narwhals",
+        "safetensors",
+        "lightning_fabric",
+        "statsmodels",
+        "onnx",
+        "typer",
+        "rich",
+        "matplotlib",
+        "plotly",
+        "jinja2.environment",
+    )
     script = f"import sys, parallelrnn; print([m for m in {others} if m in sys.modules])"
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"

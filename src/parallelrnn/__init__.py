@@ -1,5 +1,7 @@
 """ParaRNN (arXiv 2605.02692): recurrent layers made of small blocks that run side by side and can be read."""
 
+from typing import TYPE_CHECKING, Any
+
 from parallelrnn.interpret import (
     FeatureTracker,
     contributions,
@@ -20,8 +22,12 @@ from parallelrnn.nn import (
     from_torch,
 )
 
+if TYPE_CHECKING:
+    from parallelrnn.estimators import Forecaster
+
 __all__ = [
     "FeatureTracker",
+    "Forecaster",
     "ParaGRU",
     "ParaGRUCell",
     "ParaLSTM",
@@ -37,3 +43,12 @@ __all__ = [
     "recurrence_features",
     "report",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Estimators need more than torch and numpy, so they are imported when they are asked for."""
+    if name == "Forecaster":
+        from parallelrnn import estimators
+
+        return estimators.Forecaster
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 T = TypeVar("T", bound="Row")
+_ROUNDING = 4e-16  # of cosine and sine, whose squares should sum to one
 
 
 class Dynamics:
@@ -38,7 +39,8 @@ class Dynamics:
     @property
     def modulus(self) -> float:
         """What one more step leaves."""
-        return abs(self.eigenvalue)
+        size = abs(self.eigenvalue)
+        return 1.0 if abs(size - 1) <= _ROUNDING else size
 
     @property
     def angle(self) -> float:

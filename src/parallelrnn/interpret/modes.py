@@ -51,6 +51,7 @@ class Mode(Row):
     part: Array | None = field(
         default=None, compare=False, repr=False
     )  # in the forecast, (H, B, C), where it has a share
+    source: str = ""  # what sets its amplitude, where that differs from mode to mode
 
 
 @dataclass(frozen=True)
@@ -67,14 +68,16 @@ class ForecastModes(Table[Mode]):
     @property
     def columns(self) -> tuple[str, ...]:
         """What a mode is, and how much it carries."""
-        return ("label", "kind", "order", "modulus", "angle", "period", "half_life", "share", "step")
+        return ("label", "kind", "order", "modulus", "angle", "period", "half_life", "share", "step", "source")
 
     def display(self, most: int = 20) -> Display:
         """The modes with the largest shares, or without data with the largest moduli, as a table of so many."""
         shown = self.most_important(most)
+        sources = any(mode.source for mode in self)
         rows = [
             (
                 *([] if mode.step is None else [str(mode.step)]),
+                *([mode.source] if sources else []),
                 mode.label,
                 f"{mode.modulus:.4f}",
                 f"{mode.angle:.4f}",
@@ -85,6 +88,7 @@ class ForecastModes(Table[Mode]):
             for mode in shown
         ]
         along = ["step"] if any(mode.step is not None for mode in self) else []
+        along += ["set by"] if sources else []
         names = [*along, "type", "modulus", "angle", "period", "half-life", *(["share"] if self.has_shares else [])]
         notes = [f"{len(self)} modes, {len(shown)} shown; {self.where}."]
         if any(mode.modulus > 1 for mode in self):

@@ -1,0 +1,100 @@
+"""Forecasts with their intervals and parts, as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from parallelrnn.estimators.fitted import View
+from parallelrnn.estimators.frames import Forecast
+from parallelrnn.estimators.intervals import Calibration
+from parallelrnn.estimators.panel import Array
+
+
+def check_levels(levels: Any) -> tuple[float, ...]:
+    """Levels of intervals in per cent."""
+    found = (levels,) if isinstance(levels, int | float) else tuple(levels)
+    for one in found:
+        if isinstance(one, bool) or not isinstance(one, int | float) or not 0 < one < 100:
+            raise ValueError(f"level: expected per cents between 0 and 100, such as [80, 95], got {one!r}")
+    return found
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is wanted of some windows."""
+
+    levels: tuple[float, ...] = ()
+    decompose: bool = False
+    cutoffs: bool = False  # and what was observed
+
+
+def answer(view: View, windows: Tensor, question: Question, calibration: Calibration) -> list[Forecast]:
+    """Forecasts of some windows, and of each channel; `calibration` is of the series in `view`."""
+    fitted = view.fitted
+    values = view.forecast(windows)  # (N, H, C, Q)
+    point = values[..., fitted.middle]
+    limits = _limits(view, windows, values, point, question.levels, calibration)
+    parts = view.parts(windows) if question.decompose else None
+    names = None if parts is None else parts.names(fitted.grid.step)
+    forecasts = []
+    for row, (index, origin) in enumerate(windows.tolist()):
+        series = view.series[index]
+        channels = point.shape[2]
+        for channel in range(channels):
+            columns: dict[str, Array] = {}
+            if question.cutoffs:
+                columns["y"] = _observed(series, origin, fitted.horizon, channel)
+            columns["yhat"] = point[row, :, channel]
+            columns |= {name: limit[row, :, channel] for name, limit in limits.items()}
+            if parts is not None and names is not None:
+                columns["level"] = parts.level[row, :, channel]
+                columns |= {name: part[row, :, channel] for name, part in zip(names, parts.parts, strict=True)}
+            label = series.name if channels == 1 else fitted.columns.targets[channel]
+            start = series.position + origin
+            forecasts.append(Forecast(label, start, columns, start - 1 if question.cutoffs else None))
+    return forecasts
+
+
+def _limits(
+    view: View, windows: Tensor, values: Array, point: Array, levels: Sequence[float], calibration: Calibration
+) -> dict[str, Array]:
+    limits: dict[str, Array] = {}
+    quantiles = view.fitted.quantiles
+    for level in levels:
+        if quantiles is None:
+            width = view.half_widths(windows, level, calibration)
+            low, high = point - width, point + width
+        else:
+            low, high = (values[..., _index(quantiles, level, sign)] for sign in (-1, 1))
+        limits[f"yhat-lo-{level:g}"], limits[f"yhat-hi-{level:g}"] = low, high
+    return limits
+
+
+def _index(quantiles: Sequence[float], level: float, sign: int) -> int:
+    wanted = (1 + sign * level / 100) / 2
+    apart = [abs(quantile - wanted) for quantile in quantiles]
+    if min(apart) > 1e-9:
+        possible = sorted({round(abs(2 * quantile - 1) * 100, 6) for quantile in quantiles if quantile != 0.5})
+        both = [f"{one:g}" for one in possible if _has(quantiles, one)]
+        raise ValueError(
+            f"an interval of {level:g} % needs the quantile {wanted:g}, which was not trained; those trained allow "
+            f"{', '.join(both) or 'none'}"
+        )
+    return int(np.argmin(apart))
+
+
+def _has(quantiles: Sequence[float], level: float) -> bool:
+    return all(min(abs(q - (1 + sign * level / 100) / 2) for q in quantiles) < 1e-9 for sign in (-1, 1))
+
+
+def _observed(series: Any, origin: int, horizon: int, channel: int) -> Array:
+    values = np.full(horizon, np.nan)
+    steps = slice(origin, origin + horizon)
+    found = np.where(series.observed[steps, channel], series.values[steps, channel], np.nan)
+    values[: len(found)] = found
+    return values

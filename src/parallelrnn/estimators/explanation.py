@@ -1,0 +1,27 @@
+"""What drives a forecast: its cycles, what remembers them, and the parts that add up to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from parallelrnn.interpret.features import Features
+from parallelrnn.interpret.modes import ForecastModes
+from parallelrnn.interpret.text import Summary
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What a forecaster has learned.
+
+    `modes` are the cycles and trends of its forecasts; `features` how it remembers, which is not the same; `components`
+    a table of the forecast at hand and its parts.
+    """
+
+    modes: ForecastModes
+    features: Features
+    components: Any
+
+    def summary(self, most: int = 5) -> Summary:
+        """The most important modes, for the terminal."""
+        return self.modes.summary(most)

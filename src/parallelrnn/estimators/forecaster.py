@@ -1,0 +1,250 @@
+"""Forecaster: tables in, forecasts with intervals out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from parallelrnn.estimators import store
+from parallelrnn.estimators.ahead import read_ahead
+from parallelrnn.estimators.answers import Question, answer, check_levels
+from parallelrnn.estimators.explanation import Explanation
+from parallelrnn.estimators.fitted import Fitted
+from parallelrnn.estimators.frames import Forecast, forecast_frame
+from parallelrnn.estimators.learning import learn
+from parallelrnn.estimators.options import Options
+from parallelrnn.estimators.panel import Columns, Panel, TableError
+from parallelrnn.estimators.parts import parts_of
+from parallelrnn.estimators.tables import as_frame, read_panel
+from parallelrnn.interpret.features import recurrence_features
+from parallelrnn.interpret.units import Step
+from parallelrnn.nn import WaveDecoder
+
+
+class NotFittedError(ValueError, AttributeError):
+    """A forecaster that has learned nothing yet."""
+
+
+@dataclass(eq=False)
+class Forecaster(Options):
+    """Forecasts of one series or many, by a recurrent network whose forecasts are sums of cycles.
+
+    A series is its cycles of the calendar, fixed once and for all, and the rest. Recurrent blocks remember the last
+    `lookback` steps of the rest; from what they hold, a wave decoder continues it as a sum of damped waves and decays.
+    One network serves all series.
+
+    Parameters
+    ----------
+    horizon
+        Steps to forecast.
+    lookback
+        Steps that a forecast looks back; 336, or a quarter of the typical series if that is less.
+    cell
+        What remembers: "linear" blocks, whose memory can be read exactly; or "rnn", "lstm", "gru".
+    decoder
+        "waves", or "linear": a free weight for each step ahead, which cannot be read.
+    block_size, hidden_size, num_layers
+        Of the blocks that remember.
+    num_waves, num_decays
+        Of the decoder at the start; those that carry nothing are taken out after training.
+    gate
+        Whether each unit of memory may be turned down by a gate that sees them all, before it sets the amplitudes.
+    cycles
+        "calendar": those hours, days, weeks and years that the series have; a list of periods in steps; or None.
+    normalize
+        What is taken off each window and given back: its "mean", its "last" value, mean and deviation ("standard"), or
+        nothing (None).
+    segment
+        Steps that the cell reads at once; by default 1 for linear and rnn, about 24 for lstm and gru.
+    channels
+        "independent": each target of a wide table is a series; "mixed": they are read and forecast together.
+    past_covariates, future_covariates, static_covariates
+        Names of columns. Past: known up to now. Future: known ahead, too; their effect is linear. Static: one value.
+    quantiles
+        Train on these quantiles, and take intervals from them. None: one forecast, and conformal intervals.
+    missing
+        "interpolate": gaps are filled by straight lines, with a warning, and neither trained nor judged on; or "error".
+    loss, learning_rate, batch_size, max_epochs, patience, gradient_clip, dropout
+        Of the training: "mae", "mse" or "huber"; steps by Adam, whose size falls from epoch to epoch; until the error
+        on validation has not fallen for `patience` epochs.
+    max_time
+        Seconds after which training ends with the epoch.
+    random_state
+        Fixes all that is random; global generators are left alone.
+    accelerator, devices, precision
+        Of Lightning Fabric.
+    progress
+        Whether to show a progress bar; by default if there is a terminal.
+
+    Examples
+    --------
+    >>> forecaster = Forecaster(horizon=24).fit(df)                 # columns unique_id, ds, y
+    >>> forecaster.predict(level=[80, 95])                          # unique_id, ds, yhat, yhat-lo-80, ...
+    >>> print(forecaster.explain().summary())
+    """
+
+    _fitted: Fitted | None = field(default=None, init=False, repr=False)
+    _backend: Any = field(default="pandas", init=False, repr=False)
+
+    def fit(
+        self,
+        df: Any,
+        freq: str | int | None = None,
+        val_size: int | None = None,
+        *,
+        id_col: str = "unique_id",
+        time_col: str = "ds",
+        target_col: str | Sequence[str] = "y",
+    ) -> Forecaster:
+        """Learn from a table: long (id, time, target and covariates), or wide (time and several targets).
+
+        A long table of one series needs no id. `freq` is a frequency of pandas, guessed if not given. The last
+        `val_size` steps of each series, a fifth of it by default, tell when to stop and how wide intervals are.
+        """
+        self._fitted = learn(self, self._panel(df, freq, id_col, time_col, target_col), val_size)
+        self._backend = as_frame(df).implementation.value
+        return self
+
+    def predict(self, df: Any = None, level: Sequence[float] = (), futr_df: Any = None, decompose: bool = False) -> Any:
+        """Forecast the `horizon` steps after the series fitted, or after those of another table `df`.
+
+        `level` asks for intervals, in per cent; `futr_df` holds the covariates that are known ahead (id, time and these
+        columns); `decompose` adds the parts of which the forecast is the sum.
+        """
+        fitted, question = self._known(), Question(check_levels(level), decompose)
+        series = fitted.recent if df is None else self._read(df, fitted).series
+        if fitted.columns.future:
+            ahead = read_ahead(futr_df, series, fitted.columns, fitted.grid, self.horizon)
+            view = fitted.view(series, ahead)
+        elif futr_df is not None:
+            raise TableError("futr_df holds covariates known ahead, and this forecaster was told of none")
+        else:
+            view = fitted.latest if df is None else fitted.view(series)
+        calibration = fitted.calibration
+        if df is not None and question.levels:
+            calibration = view.calibration([len(one) - self.horizon for one in series])
+        return self._frame(answer(view, view.ends, question, calibration), fitted)
+
+    def cross_validation(
+        self,
+        df: Any,
+        n_windows: int = 1,
+        step_size: int | None = None,
+        refit: bool = False,
+        *,
+        level: Sequence[float] = (),
+        freq: str | int | None = None,
+        val_size: int | None = None,
+        id_col: str = "unique_id",
+        time_col: str = "ds",
+        target_col: str | Sequence[str] = "y",
+    ) -> Any:
+        """Forecast the last `n_windows` windows of a table as if they were not known, beside what was observed.
+
+        Windows are `step_size` steps apart, `horizon` by default. All are forecast by one model that saw what came
+        before the first, or with `refit` each by one of its own. What this forecaster has learned stays as it is.
+        Intervals are calibrated on forecasts that had come true before each window.
+        """
+        step = self.horizon if step_size is None else step_size
+        if n_windows < 1 or step < 1:
+            raise ValueError(f"n_windows and step_size have to be at least 1, got {n_windows} and {step}")
+        panel = self._panel(df, freq, id_col, time_col, target_col)
+        shortest = min(panel.series, key=len)
+        ends = [self.horizon + (n_windows - 1 - window) * step for window in range(n_windows)]
+        if len(shortest) <= ends[0]:
+            raise TableError(
+                f"series {shortest.name!r} has {len(shortest)} steps, too few for {n_windows} windows of "
+                f"{self.horizon} steps, {step} apart, and something to learn from before"
+            )
+        question = Question(check_levels(level), cutoffs=True)
+        forecasts: list[Forecast] = []
+        fitted: Fitted | None = None
+        for left in ends:
+            if fitted is None or refit:
+                fitted = learn(self, panel.without_last(left), val_size)
+            view = fitted.view(panel.series)
+            origins = torch.tensor([len(one) - left for one in panel.series])
+            windows = torch.stack([torch.arange(len(origins)), origins], -1)
+            calibration = fitted.calibration
+            if question.levels and fitted.quantiles is None:
+                calibration = view.calibration((origins - self.horizon).tolist())
+            forecasts += answer(view, windows, question, calibration)
+        assert fitted is not None
+        return self._frame(forecasts, fitted, as_frame(df).implementation)
+
+    def explain(self) -> Explanation:
+        """The cycles of the forecasts with their shares, what remembers them, and the parts of the forecast at hand."""
+        fitted = self._known()
+        view = fitted.latest
+        profiles = [fitted.profiles[one.name] for one in fitted.recent]
+        sampled = parts_of(fitted.network, fitted.sample, profiles, fitted.middle, scaled=True)
+        time = fitted.grid.step
+        made_of = fitted.network.made_of
+        where = "exact: forecasts are made of them"
+        if not isinstance(fitted.network.decoder, WaveDecoder):
+            where = "those of the calendar alone: a linear decoder has no modes"
+        modes = sampled.table(time, where, None if fitted.columns.future else view.parts(view.ends))
+        memory = Step(time.amount * made_of.segment, time.unit)
+        features = replace(recurrence_features(fitted.network.encoder), time=memory)
+        components = None if fitted.columns.future else self.predict(decompose=True)
+        return Explanation(modes, features, components)
+
+    def save(self, path: str | Path) -> Path:
+        """Write what was learned into a directory, as JSON and safetensors."""
+        fitted = self._known()
+        return store.save(path, self.arguments(), str(self._backend), fitted)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Forecaster:
+        """A forecaster from a directory that `save` wrote."""
+        arguments, backend, fitted = store.load(path)
+        forecaster = cls(**arguments)
+        forecaster._fitted, forecaster._backend = fitted, backend
+        return forecaster
+
+    def _frame(self, forecasts: Sequence[Forecast], fitted: Fitted, backend: Any = None) -> Any:
+        return forecast_frame(forecasts, fitted.columns, fitted.grid, backend or self._backend)
+
+    def _panel(
+        self, df: Any, freq: str | int | None, id_col: str, time_col: str, target_col: str | Sequence[str]
+    ) -> Panel:
+        columns = self._columns(df, id_col, time_col, target_col)
+        panel = read_panel(df, columns, freq=freq, missing=self.missing, mixed=self.channels == "mixed")
+        panel.warn()
+        return panel
+
+    def _read(self, df: Any, fitted: Fitted) -> Panel:
+        """Another table of the same kind as the one that was fitted."""
+        mixed = self.channels == "mixed"
+        panel = read_panel(df, fitted.columns, grid=fitted.grid, missing=self.missing, mixed=mixed)
+        panel.warn()
+        return panel
+
+    def _known(self) -> Fitted:
+        if self._fitted is None:
+            raise NotFittedError("this forecaster has learned nothing yet; call fit(df), or Forecaster.load(path)")
+        return self._fitted
+
+    def _columns(self, df: Any, id_col: str, time_col: str, target_col: str | Sequence[str]) -> Columns:
+        targets = (target_col,) if isinstance(target_col, str) else tuple(target_col)
+        names = as_frame(df).columns
+        has_ids = id_col in names or id_col != "unique_id"
+        if has_ids and len(targets) > 1:
+            raise TableError(
+                f"the table has ids ({id_col!r}) and several targets; make it long, with one target column and a row "
+                "for each id, target and time, or wide, without ids"
+            )
+        if self.channels == "mixed" and len(targets) == 1:
+            raise TableError("channels='mixed' is for several targets; name them all: target_col=[...]")
+        return Columns(
+            id_col if has_ids else None,
+            time_col,
+            targets,
+            tuple(self.past_covariates),
+            tuple(self.future_covariates),
+            tuple(self.static_covariates),
+        )

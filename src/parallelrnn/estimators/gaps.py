@@ -1,0 +1,101 @@
+"""Missing values: where they are, what takes their place, and that it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parallelrnn.estimators.panel import Array, Columns, Series, TableError
+
+MISSING = ("interpolate", "error")
+
+
+class SeriesReader:
+    """Makes series of rows, and keeps account of what was missing."""
+
+    def __init__(self, columns: Columns, missing: str) -> None:
+        if missing not in MISSING:
+            raise ValueError(f"missing should be one of {', '.join(map(repr, MISSING))}, got {missing!r}")
+        self._columns, self._missing = columns, missing
+        self._filled: dict[str, int] = {}
+        self._cut: dict[str, int] = {}
+
+    def read(self, name: Any, positions: NDArray[np.int64], data: dict[str, Array], targets: Sequence[str]) -> Series:
+        """One series from its rows, sorted by time."""
+        columns = self._columns
+        first, steps = int(positions[0]), int(positions[-1] - positions[0]) + 1
+
+        def on_grid(names: Sequence[str]) -> Array:
+            table = np.full((steps, len(names)), np.nan)
+            for index, key in enumerate(names):
+                table[positions - first, index] = data[key]
+            return table
+
+        values, past, future = on_grid(targets), on_grid(columns.past), on_grid(columns.future)
+        there = np.flatnonzero(~np.isnan(values).all(axis=1))
+        if not len(there):
+            raise TableError(f"series {name!r} has no values: every one is missing; leave it out of the table")
+        inside = slice(int(there[0]), int(there[-1]) + 1)
+        cut = steps - (inside.stop - inside.start)
+        if cut:
+            self._cut[str(name)] = cut
+        values, past, future = values[inside], past[inside], future[inside]
+        observed = ~np.isnan(values)
+        holes = int((~observed).sum() + np.isnan(past).sum() + np.isnan(future).sum())
+        if holes and self._missing == "error":
+            where = int(np.flatnonzero(np.isnan(np.hstack([values, past, future])).any(axis=1))[0])
+            raise TableError(
+                f"series {name!r}: a value is missing at step {where} of {len(values)} ({holes} in all); fill them, or "
+                "use missing='interpolate'"
+            )
+        if holes:
+            self._filled[str(name)] = holes
+        filled = [
+            _interpolate(table, name, keys)
+            for table, keys in ((values, targets), (past, columns.past), (future, columns.future))
+        ]
+        return Series(name, first + inside.start, filled[0], observed, filled[1], filled[2], self._static(name, data))
+
+    def notes(self) -> list[str]:
+        """What was missing in all that was read, in a sentence each."""
+        found = []
+        if self._filled:
+            found.append(
+                f"{_counted(self._filled, 'value', 'missing')}; straight lines fill the gaps, which forecasts start "
+                "from but are not trained or judged on"
+            )
+        if self._cut:
+            found.append(f"{_counted(self._cut, 'step', 'without values at the ends')}; the series are cut there")
+        return found
+
+    def _static(self, name: Any, data: dict[str, Array]) -> Array:
+        found = []
+        for key in self._columns.static:
+            values = np.unique(data[key])
+            if len(values) != 1 or np.isnan(values[0]):
+                raise TableError(
+                    f"series {name!r}: the static covariate {key!r} should have one value, and has "
+                    f"{', '.join(map(str, values[:3].tolist()))}; if it changes, it is one of past_covariates"
+                )
+            found.append(float(values[0]))
+        return np.array(found)
+
+
+def _interpolate(table: Array, name: Any, keys: Sequence[str]) -> Array:
+    for column, key in zip(table.T, keys, strict=True):
+        known = ~np.isnan(column)
+        if not known.any():
+            raise TableError(f"series {name!r}: every value of {key!r} is missing; leave the column or the series out")
+        if not known.all():
+            column[~known] = np.interp(np.flatnonzero(~known), np.flatnonzero(known), column[known])
+    return table
+
+
+def _counted(counts: dict[str, int], what: str, how: str) -> str:
+    total, (name, most) = sum(counts.values()), max(counts.items(), key=lambda item: item[1])
+    plural = what if total == 1 else f"{what}s"
+    where = f"in series {name!r}" if len(counts) == 1 else f"in {len(counts)} series, the most ({most}) in {name!r}"
+    return f"{total} {plural} {how} {where}"

@@ -1,0 +1,55 @@
+"""Many windows through a network, and how far off its forecasts are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from parallelrnn.estimators.intervals import Calibration
+from parallelrnn.estimators.network import Network
+from parallelrnn.estimators.sequences import Sequences
+
+CALIBRATED_ON = 1000  # windows of each series, the latest
+_TOGETHER = 2048  # windows in one call of the network
+ENOUGH = 50  # windows, for a series to be calibrated by itself
+
+
+@torch.no_grad()
+def forecast_windows(network: Network, sequences: Sequences, windows: Tensor) -> Tensor:
+    """Forecasts of some windows (N, 2) at the scale of the network: (N, H, C, Q), quantiles in order."""
+    network.eval()
+    forecast = torch.cat([network(sequences.batch(some)) for some in windows.split(_TOGETHER)])
+    return forecast if forecast.shape[-1] == 1 else forecast.sort(-1).values
+
+
+def errors_of_windows(network: Network, sequences: Sequences, windows: Tensor, middle: int) -> Tensor:
+    """What was observed less what was forecast, (N, H, C), NaN where nothing was observed."""
+    made_of = network.made_of
+    if not len(windows):
+        return torch.zeros(0, made_of.horizon, made_of.channels)
+    batches = [sequences.batch(some) for some in windows.split(_TOGETHER)]
+    future = torch.cat([batch.future for batch in batches])
+    weight = torch.cat([batch.weight for batch in batches])
+    forecast = forecast_windows(network, sequences, windows)[..., middle]
+    return torch.where(weight > 0, future - forecast, torch.nan)
+
+
+def calibrate(
+    network: Network, sequences: Sequences, middle: int, first: Sequence[int], last: Sequence[int]
+) -> Calibration:
+    """From the latest forecasts of each series, of those with origins from `first` to `last`.
+
+    What is recent tells best how far off the next forecast will be. Series with few such forecasts get the errors of
+    all, at the scale of each; the last row of the table holds these, for series to come.
+    """
+    errors = []
+    for index, (low, high) in enumerate(zip(first, last, strict=True)):
+        begin = max(low, high + 1 - CALIBRATED_ON)
+        origins = torch.arange(begin, max(begin, high + 1))
+        windows = torch.stack([torch.full_like(origins, index), origins], -1)
+        errors.append(errors_of_windows(network, sequences, windows, middle))
+    everything = torch.cat(errors)
+    pooled = everything[:: max(1, len(everything) // CALIBRATED_ON)]
+    return Calibration.of([*(one if len(one) >= ENOUGH else pooled for one in errors), pooled])

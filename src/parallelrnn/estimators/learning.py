@@ -1,0 +1,203 @@
+"""From series to all that a forecaster knows: profiles, a trained network, and how far off it is."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import lightning_fabric
+import numpy as np
+import torch
+from torch import Tensor
+
+from parallelrnn.estimators.cycles import calendar_periods
+from parallelrnn.estimators.fitted import Fitted
+from parallelrnn.estimators.inference import calibrate
+from parallelrnn.estimators.intervals import middle_of
+from parallelrnn.estimators.network import Architecture, Network
+from parallelrnn.estimators.options import Options
+from parallelrnn.estimators.panel import Panel, Series
+from parallelrnn.estimators.parts import Origins
+from parallelrnn.estimators.pruning import prune
+from parallelrnn.estimators.sequences import CovariateScale, Profile, Sequences
+from parallelrnn.estimators.start import strongest_periods
+from parallelrnn.estimators.training import Recipe, Trainer, pinball, pointwise
+from parallelrnn.nn import WaveDecoder
+
+_LOOKBACK = 336  # steps, where series are long enough
+_SEGMENT = 24  # steps that gated cells read at once, about
+_SAMPLED = 512  # windows, by which forecasts are explained
+_VALIDATION = 5  # a series over this is its part for validation
+
+
+@dataclass(frozen=True)
+class Split:
+    """Which origins of each series are trained on, and which are not."""
+
+    steps: list[int]  # of each series that training sees
+    training: Tensor  # windows (N, 2)
+    validation: Tensor
+    first: list[int]  # validation origins of each series, from here
+    last: list[int]  # to here
+
+
+def learn(options: Options, panel: Panel, val_size: int | None) -> Fitted:
+    """Fit everything; random numbers come from a generator of their own."""
+    periods = _periods(options, panel)
+    lookback = options.lookback or _default_lookback(panel.series, options.horizon)
+    steps = [len(one) - _validation_steps(len(one), options.horizon, val_size) for one in panel.series]
+    profiles = [Profile.of(one, n, periods) for one, n in zip(panel.series, steps, strict=True)]
+    covariates = CovariateScale.of(panel.series, steps)
+    sequences = Sequences(panel.series, profiles, covariates, lookback, options.horizon)
+    split = _split(panel.series, sequences, steps)
+    loss = pointwise(options.loss) if options.quantiles is None else pinball(tuple(options.quantiles))
+
+    def train(network: Network, recipe: Recipe) -> Trainer:
+        trainer = Trainer(
+            network, sequences, split.training, split.validation, loss, recipe, options.random_state, _fabric(options)
+        )
+        trainer.run()
+        return trainer
+
+    def train_again(network: Network) -> tuple[Network, float]:
+        again = train(network, options.recipe().last_epochs())
+        return again.network, again.progress.best
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(options.random_state)
+        trainer = train(_network(options, panel, lookback, periods, profiles, steps), options.recipe())
+        network, _ = prune(trainer.network, sequences, split.validation, loss, trainer.progress.best, train_again)
+    middle = middle_of(options.quantiles)
+    sample = split.validation[:: max(1, len(split.validation) // _SAMPLED)]
+    return Fitted(
+        network,
+        panel.columns,
+        panel.grid,
+        tuple(periods),
+        covariates,
+        {one.name: profile for one, profile in zip(panel.series, profiles, strict=True)},
+        {one.name: one.position + n for one, n in zip(panel.series, steps, strict=True)},
+        tuple(one.tail(lookback) for one in panel.series),
+        calibrate(network, sequences, middle, split.first, split.last),
+        Origins.of(
+            network,
+            sequences.batch(sample),
+            sample[:, 0].tolist(),
+            [panel.series[index].position + origin for index, origin in sample.tolist()],
+        ),
+        None if options.quantiles is None else tuple(options.quantiles),
+        tuple(trainer.progress.history),
+    )
+
+
+def _periods(options: Options, panel: Panel) -> list[float]:
+    if options.cycles is None:
+        return []
+    return calendar_periods(panel.grid.step) if options.cycles == "calendar" else [float(p) for p in options.cycles]
+
+
+def _default_lookback(series: Sequence[Series], horizon: int) -> int:
+    typical = int(np.median([len(one) for one in series]))
+    return max(1, min(_LOOKBACK, typical // 4))
+
+
+def _validation_steps(length: int, horizon: int, val_size: int | None) -> int:
+    """Steps at the end of a series that training does not see; none where that would leave nothing to learn from."""
+    if val_size is not None:
+        if val_size < horizon:
+            raise ValueError(
+                f"val_size has to hold at least one forecast of {horizon} steps, got {val_size}; use {horizon} or more"
+            )
+        return val_size if length - val_size > horizon + 1 else 0
+    wanted = max(horizon, length // _VALIDATION)
+    return wanted if length - wanted > horizon + 1 else 0
+
+
+def _split(series: Sequence[Series], sequences: Sequences, steps: list[int]) -> Split:
+    lookback, horizon = sequences.lookback, sequences.horizon
+    # Windows of long series are whole; series that are too short for one begin within it.
+    least = [lookback if n >= lookback + horizon else min(2, max(1, n - horizon)) for n in steps]
+    training = sequences.origins(least, [n - horizon + 1 for n in steps])
+    if not len(training):
+        longest = max(series, key=len)
+        raise ValueError(
+            f"no series is long enough to learn a horizon of {horizon} steps from: the longest, {longest.name!r}, has "
+            f"{len(longest)}; give longer series or a shorter horizon"
+        )
+    first, last = list(steps), [len(one) - horizon for one in series]
+    validation = sequences.origins(first, [end + 1 for end in last])
+    if not len(validation):
+        warnings.warn(
+            "no series is long enough to keep a part of it for validation: training does not stop early, and intervals "
+            "come from forecasts of what was trained on, so they are too narrow",
+            stacklevel=4,
+        )
+        return Split(steps, training, training, least, [n - horizon for n in steps])
+    return Split(steps, training, validation, first, last)
+
+
+def _network(
+    options: Options,
+    panel: Panel,
+    lookback: int,
+    periods: Sequence[float],
+    profiles: Sequence[Profile],
+    steps: Sequence[int],
+) -> Network:
+    made_of = Architecture(
+        lookback,
+        options.horizon,
+        cell=options.cell,
+        decoder=options.decoder,
+        block_size=options.block_size,
+        hidden_size=options.hidden_size,
+        num_layers=options.num_layers,
+        num_waves=options.num_waves,
+        num_decays=options.num_decays,
+        normalize=options.normalize,
+        segment=options.segment or _default_segment(options.cell, lookback, periods),
+        gate=options.gate,
+        dropout=options.dropout,
+        channels=panel.series[0].values.shape[1],
+        past=len(panel.columns.past),
+        future=len(panel.columns.future),
+        static=len(panel.columns.static),
+        quantiles=1 if options.quantiles is None else len(options.quantiles),
+    )
+    network = Network(made_of)
+    if isinstance(network.decoder, WaveDecoder):
+        # The cycles of the calendar are left in: they vary, and waves that start at them can follow that.
+        scaled = [
+            ((one.values - profile.mean) / profile.scale)[:n]
+            for one, profile, n in zip(panel.series, profiles, steps, strict=True)
+        ]
+        longest = float(max(lookback, options.horizon))
+        network.decoder.start_at(
+            strongest_periods(scaled, options.num_waves, lookback, longest),
+            [float(lookback)] * options.num_waves,
+            np.geomspace(2, 2 * options.horizon + 1, options.num_decays).tolist(),
+        )
+    return network
+
+
+def _default_segment(cell: str, lookback: int, periods: Sequence[float]) -> int:
+    """One step for memory that is read; about a day for gates, in parts or multiples of the shortest cycle."""
+    if cell in ("linear", "rnn") or lookback < 8:
+        return 1
+    wanted = min(_SEGMENT, lookback // 4)
+    whole = [round(period) for period in periods if abs(period - round(period)) < 1e-9]
+    if not whole:
+        return wanted
+    fitting = [n for n in range(1, lookback // 2 + 1) if n % whole[0] == 0 or whole[0] % n == 0]
+    return min(fitting, key=lambda n: abs(np.log(n / wanted)))
+
+
+def _fabric(options: Options) -> lightning_fabric.Fabric:
+    fabric = lightning_fabric.Fabric(
+        accelerator=options.accelerator,
+        devices=options.devices,
+        precision=options.precision,  # type: ignore[arg-type]
+    )
+    fabric.launch()
+    return fabric

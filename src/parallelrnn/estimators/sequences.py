@@ -1,0 +1,159 @@
+"""Series made ready for a network: without their cycles, at one scale, cut into windows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from parallelrnn.estimators.cycles import Cycle, fit_cycles
+from parallelrnn.estimators.panel import Array, Series
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What is known of one series beforehand: its level, its scale and its cycles of the calendar."""
+
+    mean: Array  # (C,)
+    scale: Array  # (C,), above zero
+    cycles: tuple[Cycle, ...]  # of the series as it is
+
+    @classmethod
+    def of(cls, series: Series, steps: int, periods: Sequence[float]) -> Profile:
+        """From the first so many steps of a series."""
+        values = np.where(series.observed[:steps], series.values[:steps], np.nan)
+        mean, scale = np.nanmean(values, axis=0), np.nanstd(values, axis=0)
+        tiny = 1e-9 * np.maximum(1.0, abs(mean))  # a constant series has no scale of its own
+        return cls(mean, np.where(scale > tiny, scale, 1.0), fit_cycles(series, steps, periods))
+
+    def cycle_at(self, positions: NDArray[np.int64]) -> Array:
+        """The cycles of the calendar together, (n, C)."""
+        total = np.zeros((len(positions), len(self.mean)))
+        for cycle in self.cycles:
+            total += cycle.at(positions)
+        return total
+
+    def to_scale(self, series: Series) -> Array:
+        """A series without its cycles, of variance one about."""
+        numbers = np.arange(series.position, series.end)
+        scaled: Array = (series.values - self.cycle_at(numbers) - self.mean) / self.scale
+        return scaled
+
+
+class Batch(NamedTuple):
+    """Some windows: L steps of the past, H of the future."""
+
+    past: Tensor  # (B, L, C)
+    valid: Tensor | None  # (B, L), where the past is there; None if everywhere
+    future: Tensor  # (B, H, C)
+    weight: Tensor  # (B, H, C), one where the future was observed
+    covariates: Tensor  # (B, L, P), of the past
+    known: Tensor  # (B, L + H, F), covariates known ahead
+    static: Tensor  # (B, S)
+
+
+class Sequences:
+    """Many series as one long tensor, from which windows are cut.
+
+    Each series is preceded by L steps of padding, so that a window may start before it; a window is named by its series
+    and its origin, the number of steps before its future.
+    """
+
+    def __init__(
+        self,
+        series: Sequence[Series],
+        profiles: Sequence[Profile],
+        covariates: CovariateScale,
+        lookback: int,
+        horizon: int,
+        ahead: Sequence[Array] | None = None,  # (H, F) each: known covariates after the last step
+    ) -> None:
+        self.lookback, self.horizon = lookback, horizon
+        self.lengths = torch.tensor([len(one) for one in series])
+        room = lookback + (0 if ahead is None else horizon)
+        ends = torch.cumsum(self.lengths + room, 0)
+        self._bases = ends - self.lengths - room  # where the padding of each begins
+        channels = series[0].values.shape[1]
+        total = int(ends[-1])
+        self._values = torch.zeros(total, channels)
+        self._observed = torch.zeros(total, channels)
+        self._there = torch.zeros(total, dtype=torch.bool)
+        self._past = torch.zeros(total, series[0].past.shape[1])
+        self._known = torch.zeros(total, series[0].future.shape[1])
+        self._static = torch.from_numpy(np.stack([covariates.static(one.static) for one in series])).float()
+        for index, (one, profile) in enumerate(zip(series, profiles, strict=True)):
+            first = int(self._bases[index]) + lookback
+            rows = slice(first, first + len(one))
+            self._values[rows] = torch.from_numpy(profile.to_scale(one)).float()
+            self._observed[rows] = torch.from_numpy(one.observed).float()
+            self._there[rows] = True
+            self._past[rows] = torch.from_numpy(covariates.past(one.past)).float()
+            known = one.future if ahead is None else np.concatenate([one.future, ahead[index]])
+            self._known[first : first + len(known)] = torch.from_numpy(covariates.known(known)).float()
+
+    def origins(self, begin: Sequence[int], end: Sequence[int]) -> Tensor:
+        """All windows of each series with an origin in [begin, end): (N, 2), series and origin."""
+        parts = [
+            torch.stack([torch.full((max(0, last - first),), index), torch.arange(first, max(first, last))], -1)
+            for index, (first, last) in enumerate(zip(begin, end, strict=True))
+        ]
+        return torch.cat(parts)
+
+    def batch(self, windows: Tensor) -> Batch:
+        """The windows (B, 2) of some series and origins."""
+        series, origin = windows.unbind(-1)
+        start = self._bases[series] + origin
+        steps = start[:, None] + torch.arange(self.lookback + self.horizon)  # (B, L + H)
+        past, future = steps[:, : self.lookback], steps[:, self.lookback :].clamp(max=len(self._values) - 1)
+        whole = bool((origin >= self.lookback).all())
+        return Batch(
+            self._values[past],
+            None if whole else self._there[past],
+            self._values[future],
+            self._observed[future],
+            self._past[past],
+            self._known[torch.cat([past, future], 1)],
+            self._static[series],
+        )
+
+
+@dataclass(frozen=True)
+class CovariateScale:
+    """Means and deviations of covariates in training."""
+
+    past_mean: Array
+    past_scale: Array
+    known_mean: Array
+    known_scale: Array
+    static_mean: Array
+    static_scale: Array
+
+    @classmethod
+    def of(cls, series: Sequence[Series], steps: Sequence[int]) -> CovariateScale:
+        """From the first so many steps of some series."""
+        past = np.concatenate([one.past[:n] for one, n in zip(series, steps, strict=True)])
+        known = np.concatenate([one.future[:n] for one, n in zip(series, steps, strict=True)])
+        static = np.stack([one.static for one in series])
+        return cls(*(part for table in (past, known, static) for part in _mean_and_scale(table)))
+
+    def past(self, values: Array) -> Array:
+        """At a scale of one."""
+        return (values - self.past_mean) / self.past_scale
+
+    def known(self, values: Array) -> Array:
+        """At a scale of one."""
+        return (values - self.known_mean) / self.known_scale
+
+    def static(self, values: Array) -> Array:
+        """At a scale of one."""
+        return (values - self.static_mean) / self.static_scale
+
+
+def _mean_and_scale(table: Array) -> tuple[Array, Array]:
+    scale = table.std(axis=0)
+    return table.mean(axis=0), np.where(scale > 0, scale, 1.0)

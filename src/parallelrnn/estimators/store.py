@@ -1,0 +1,209 @@
+"""A fitted forecaster as a directory: JSON for words and counts, safetensors for numbers, and nothing that runs.
+
+`model.json` names its tensors' file by the sum of what is in it. It is written last and put in place at once, so that
+whoever reads the directory, and whenever writing is cut off, finds a model that is whole.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import safetensors
+import torch
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
+from torch import Tensor
+
+from parallelrnn.estimators.cycles import Cycle
+from parallelrnn.estimators.fitted import Fitted
+from parallelrnn.estimators.grid import Grid
+from parallelrnn.estimators.intervals import Calibration
+from parallelrnn.estimators.network import Architecture, Network
+from parallelrnn.estimators.panel import Columns, Series
+from parallelrnn.estimators.parts import Origins
+from parallelrnn.estimators.sequences import CovariateScale, Profile
+from parallelrnn.files import write_bytes, write_text
+
+FORMAT = "parallelrnn forecaster"
+VERSION = 1
+MANIFEST = "model.json"
+
+
+class ModelFileError(ValueError):
+    """A directory that holds no model, or not a whole one."""
+
+
+def save(path: str | Path, arguments: dict[str, Any], backend: str, fitted: Fitted) -> Path:
+    """Write a model; one that was there before is replaced at once."""
+    directory = Path(path)
+    directory.mkdir(parents=True, exist_ok=True)
+    tensors = {name: tensor.contiguous() for name, tensor in _tensors(fitted).items()}
+    data = save_tensors(tensors)
+    checksum = hashlib.sha256(data).hexdigest()
+    weights = f"weights-{checksum[:16]}.safetensors"
+    manifest = {
+        "format": FORMAT,
+        "version": VERSION,
+        "weights": weights,
+        "sha256": checksum,
+        "arguments": arguments,
+        "backend": backend,
+        **_words(fitted),
+    }
+    text = json.dumps(manifest, indent=1, allow_nan=False)
+    write_bytes(directory / weights, data)
+    write_text(directory / MANIFEST, text)
+    for old in directory.glob("weights-*.safetensors"):
+        if old.name != weights:
+            old.unlink()
+    return directory
+
+
+def load(path: str | Path) -> tuple[dict[str, Any], str, Fitted]:
+    """Read a model: its arguments, the kind of tables it makes, and what it has learned."""
+    directory = Path(path)
+    manifest = _manifest(directory)
+    try:
+        tensors = _checked_tensors(directory, manifest)
+        return manifest["arguments"], manifest["backend"], _fitted(manifest, tensors)
+    except (KeyError, TypeError, ValueError, RuntimeError, IndexError, AttributeError) as error:
+        if isinstance(error, ModelFileError):
+            raise
+        raise ModelFileError(f"{directory} holds a model that is not whole: {type(error).__name__}: {error}") from error
+
+
+def _manifest(directory: Path) -> dict[str, Any]:
+    file = directory / MANIFEST
+    if not file.is_file():
+        raise ModelFileError(f"there is no model in {directory}: it has no file {MANIFEST}")
+    try:
+        manifest = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ModelFileError(f"{file} is no JSON: {error}; it was cut off or changed") from error
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise ModelFileError(f"{file} is not of a {FORMAT}")
+    if manifest.get("version") != VERSION:
+        raise ModelFileError(
+            f"{file} has version {manifest.get('version')!r}, and this release reads version {VERSION}; "
+            "install the release that wrote it, or fit again"
+        )
+    return manifest
+
+
+def _checked_tensors(directory: Path, manifest: dict[str, Any]) -> dict[str, Tensor]:
+    name = manifest["weights"]
+    if not isinstance(name, str) or Path(name).name != name:
+        raise ModelFileError(f"{directory / MANIFEST} names weights outside its directory: {name!r}")
+    file = directory / name
+    if not file.is_file():
+        raise ModelFileError(f"the weights {name} are missing in {directory}")
+    data = file.read_bytes()
+    if hashlib.sha256(data).hexdigest() != manifest["sha256"]:
+        raise ModelFileError(f"{file} is not what was saved: it was cut off or changed")
+    try:
+        found: dict[str, Tensor] = load_tensors(data)
+    except safetensors.SafetensorError as error:
+        raise ModelFileError(f"{file} holds no tensors: {error}") from error
+    return found
+
+
+def _words(fitted: Fitted) -> dict[str, Any]:
+    origin = fitted.grid.origin
+    return {
+        "architecture": dataclasses.asdict(fitted.network.made_of),
+        "columns": dataclasses.asdict(fitted.columns),
+        "freq": fitted.grid.freq,
+        "origin": int(origin) if isinstance(fitted.grid.freq, int) else origin.isoformat(),
+        "periods": list(fitted.periods),
+        "quantiles": fitted.quantiles,
+        "history": list(fitted.history),
+        "series": [
+            {
+                "name": _plain_name(one.name),
+                "position": one.position,
+                "trained": fitted.trained[one.name],
+                "cycles": [cycle.period for cycle in fitted.profiles[one.name].cycles],
+            }
+            for one in fitted.recent
+        ],
+        "sample": {"series": list(fitted.sample.series), "positions": list(fitted.sample.positions)},
+    }
+
+
+def _plain_name(name: Any) -> Any:
+    if isinstance(name, np.generic):
+        name = name.item()
+    if not isinstance(name, str | int | float | bool):
+        raise TypeError(f"a series is named {name!r}, a {type(name).__name__}; only texts and numbers can be saved")
+    return name
+
+
+def _tensors(fitted: Fitted) -> dict[str, Tensor]:
+    tensors = {f"network.{name}": tensor.detach() for name, tensor in fitted.network.state_dict().items()}
+    for field in dataclasses.fields(CovariateScale):
+        tensors[f"covariates.{field.name}"] = torch.from_numpy(getattr(fitted.covariates, field.name))
+    for index, one in enumerate(fitted.recent):
+        for name in ("values", "observed", "past", "future", "static"):
+            tensors[f"series.{index}.{name}"] = torch.from_numpy(np.ascontiguousarray(getattr(one, name)))
+        profile = fitted.profiles[one.name]
+        tensors[f"series.{index}.mean"] = torch.from_numpy(profile.mean)
+        tensors[f"series.{index}.scale"] = torch.from_numpy(profile.scale)
+        for number, cycle in enumerate(profile.cycles):
+            tensors[f"series.{index}.cosines.{number}"] = torch.from_numpy(cycle.cosines)
+            tensors[f"series.{index}.sines.{number}"] = torch.from_numpy(cycle.sines)
+    tensors["calibration.table"] = fitted.calibration.table
+    tensors["calibration.counts"] = fitted.calibration.counts
+    for name in ("state", "level", "scale", "added"):
+        tensors[f"sample.{name}"] = getattr(fitted.sample, name)
+    return tensors
+
+
+def _fitted(words: dict[str, Any], tensors: dict[str, Tensor]) -> Fitted:
+    with torch.random.fork_rng(devices=[]):
+        network = Network(Architecture(**words["architecture"]))
+    network.load_state_dict(
+        {name.removeprefix("network."): t for name, t in tensors.items() if name.startswith("network.")}
+    )
+    columns: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in words["columns"].items()
+    }
+    freq = words["freq"]
+    recent, profiles, trained = [], {}, {}
+    for index, about in enumerate(words["series"]):
+        arrays = {
+            name: tensors[f"series.{index}.{name}"].numpy()
+            for name in ("values", "observed", "past", "future", "static")
+        }
+        recent.append(Series(about["name"], about["position"], **arrays))
+        cycles = [
+            Cycle(period, tensors[f"series.{index}.cosines.{n}"].numpy(), tensors[f"series.{index}.sines.{n}"].numpy())
+            for n, period in enumerate(about["cycles"])
+        ]
+        scale = [tensors[f"series.{index}.{name}"].numpy() for name in ("mean", "scale")]
+        profiles[about["name"]] = Profile(scale[0], scale[1], tuple(cycles))
+        trained[about["name"]] = about["trained"]
+    sample = Origins(
+        **{name: tensors[f"sample.{name}"] for name in ("state", "level", "scale", "added")},
+        series=tuple(words["sample"]["series"]),
+        positions=tuple(words["sample"]["positions"]),
+    )
+    return Fitted(
+        network.eval(),
+        Columns(**columns),
+        Grid(freq, words["origin"] if isinstance(freq, int) else pd.Timestamp(words["origin"])),
+        tuple(words["periods"]),
+        CovariateScale(*(tensors[f"covariates.{field.name}"].numpy() for field in dataclasses.fields(CovariateScale))),
+        profiles,
+        trained,
+        tuple(recent),
+        Calibration(tensors["calibration.table"], tensors["calibration.counts"]),
+        sample,
+        None if words["quantiles"] is None else tuple(words["quantiles"]),
+        tuple(words["history"]),
+    )

@@ -1,0 +1,180 @@
+"""Fitting a network to windows: a short loop around Lightning Fabric."""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from parallelrnn.estimators.network import Network
+from parallelrnn.estimators.sequences import Sequences
+
+Loss = Callable[[Tensor, Tensor, Tensor], Tensor]  # forecast (B, H, C, Q), future (B, H, C), weight (B, H, C)
+LOSSES = ("mae", "mse", "huber")
+_JUDGED = 2048  # windows in a batch that is only forecast
+
+
+class TrainingError(RuntimeError):
+    """A network that learned nothing."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to train."""
+
+    loss: str = "mae"
+    learning_rate: float = 5e-3
+    decay: float = 0.6  # of the learning rate after each epoch
+    batch_size: int = 448
+    max_epochs: int = 10
+    epoch_steps: tuple[int, int] = (64, 256)  # at least and at most; few windows come several times
+    patience: int = 3  # epochs without a better validation error
+    gradient_clip: float = 1.0
+    max_time: float | None = None  # seconds
+
+    def last_epochs(self, count: int = 3) -> Recipe:
+        """The same at the pace of the end, for a network that has lost a part of itself."""
+        return replace(self, learning_rate=self.learning_rate * self.decay**2, max_epochs=count)
+
+
+@dataclass
+class Progress:
+    """Where a training is; all that it takes to go on with it."""
+
+    epoch: int = 0
+    best: float = math.inf
+    best_epoch: int = -1
+    seconds: float = 0.0
+    history: list[dict[str, float]] = field(default_factory=list)
+
+
+def pinball(quantiles: tuple[float, ...]) -> Loss:
+    """The loss whose minimum are quantiles."""
+
+    def loss(forecast: Tensor, future: Tensor, weight: Tensor) -> Tensor:
+        levels = torch.tensor(quantiles, dtype=forecast.dtype, device=forecast.device)
+        error = future[..., None] - forecast
+        each = torch.maximum(levels * error, (levels - 1) * error).mean(-1)
+        return (each * weight).sum() / weight.sum().clamp(min=1)
+
+    return loss
+
+
+def pointwise(name: str) -> Loss:
+    """The mean over what was observed of an error's size, square, or of one and then the other."""
+    functions = {
+        "mae": nn.functional.l1_loss,
+        "mse": nn.functional.mse_loss,
+        "huber": nn.functional.smooth_l1_loss,
+    }
+    function = functions[name]
+
+    def loss(forecast: Tensor, future: Tensor, weight: Tensor) -> Tensor:
+        each = function(forecast[..., 0], future, reduction="none")
+        return (each * weight).sum() / weight.sum().clamp(min=1)
+
+    return loss
+
+
+class Trainer:
+    """Trains a network on some windows and keeps the weights that are best on others."""
+
+    def __init__(
+        self,
+        network: Network,
+        sequences: Sequences,
+        training: Tensor,  # windows (N, 2)
+        validation: Tensor,
+        loss: Loss,
+        recipe: Recipe,
+        seed: int,
+        fabric: Any,
+    ) -> None:
+        self.recipe, self.sequences = recipe, sequences
+        self._training, self._validation, self._loss = training, validation, loss
+        self._fabric = fabric
+        self.network = network
+        self.optimizer = torch.optim.Adam(network.parameters(), lr=recipe.learning_rate)
+        self._module, self._optimizer = fabric.setup(network, self.optimizer)
+        self._random = torch.Generator().manual_seed(seed)
+        self.progress = Progress()
+        self.best = copy.deepcopy(network.state_dict())
+
+    @property
+    def steps(self) -> int:
+        """In an epoch."""
+        least, most = self.recipe.epoch_steps
+        return min(most, max(least, -(-len(self._training) // self.recipe.batch_size)))
+
+    def run(self, after_epoch: Callable[[Trainer], None] = lambda trainer: None) -> Network:
+        """Train until nothing gets better, or time is up; the network then has its best weights."""
+        while not self.is_done:
+            began = time.perf_counter()
+            trained = self._epoch()
+            judged = self.judge()
+            progress = self.progress
+            if not math.isfinite(judged):
+                raise TrainingError(
+                    "the validation error is not finite any more; use a smaller learning_rate, or look for values in "
+                    "the series that are out of proportion"
+                )
+            if judged < progress.best:
+                progress.best, progress.best_epoch = judged, progress.epoch
+                self.best = copy.deepcopy(self.network.state_dict())
+            for group in self.optimizer.param_groups:
+                group["lr"] *= self.recipe.decay
+            progress.epoch += 1
+            progress.seconds += time.perf_counter() - began
+            progress.history.append({"training": trained, "validation": judged})
+            after_epoch(self)
+        self.network.load_state_dict(self.best)
+        return self.network.eval()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the epochs, the patience or the time are used up."""
+        progress, recipe = self.progress, self.recipe
+        late = recipe.max_time is not None and progress.seconds >= recipe.max_time
+        stuck = progress.epoch - progress.best_epoch > recipe.patience
+        return progress.epoch >= recipe.max_epochs or stuck or (late and progress.epoch > 0)
+
+    @torch.no_grad()
+    def judge(self) -> float:
+        """The mean loss over the validation windows."""
+        self.network.eval()
+        total = count = 0.0
+        for windows in self._validation.split(_JUDGED):
+            batch = self.sequences.batch(windows)
+            weight = float(batch.weight.sum())
+            total += float(self._loss(self.network(batch), batch.future, batch.weight)) * weight
+            count += weight
+        return total / max(1.0, count)
+
+    def _epoch(self) -> float:
+        self._module.train()
+        total = torch.zeros(())
+        for windows in self._batches():
+            batch = self.sequences.batch(windows)
+            loss = self._loss(self._module(batch), batch.future, batch.weight)
+            self._optimizer.zero_grad()
+            self._fabric.backward(loss)
+            if self.recipe.gradient_clip:
+                self._fabric.clip_gradients(self._module, self._optimizer, max_norm=self.recipe.gradient_clip)
+            self._optimizer.step()
+            total += loss.detach()
+        return float(total) / self.steps
+
+    def _batches(self) -> Iterator[Tensor]:
+        """As many batches as an epoch has steps: all windows in a new order, and again if there are few."""
+        wanted, size = self.steps * self.recipe.batch_size, min(self.recipe.batch_size, len(self._training))
+        order = torch.randperm(len(self._training), generator=self._random)
+        while len(order) < min(wanted, self.steps * size):
+            order = torch.cat([order, torch.randperm(len(self._training), generator=self._random)])
+        for step in range(self.steps):
+            yield self._training[order[step * size : (step + 1) * size]]
