@@ -12,6 +12,7 @@ import torch
 from parallelrnn.estimators import store
 from parallelrnn.estimators.ahead import read_ahead
 from parallelrnn.estimators.answers import Question, answer, check_levels
+from parallelrnn.estimators.checkpoint import Checkpoint, fingerprint
 from parallelrnn.estimators.explanation import Explanation
 from parallelrnn.estimators.fitted import Fitted
 from parallelrnn.estimators.frames import Forecast, forecast_frame
@@ -99,13 +100,24 @@ class Forecaster(Options):
         id_col: str = "unique_id",
         time_col: str = "ds",
         target_col: str | Sequence[str] = "y",
+        checkpoint: str | Path | None = None,
+        resume: bool = False,
     ) -> Forecaster:
         """Learn from a table: long (id, time, target and covariates), or wide (time and several targets).
 
         A long table of one series needs no id. `freq` is a frequency of pandas, guessed if not given. The last
-        `val_size` steps of each series, a fifth of it by default, tell when to stop and how wide intervals are.
+        `val_size` steps of each series, a fifth of it by default, tell when to stop and how wide intervals are. The
+        state of the training is kept in the directory `checkpoint`, if given; with `resume` it goes on from there.
         """
-        self._fitted = learn(self, self._panel(df, freq, id_col, time_col, target_col), val_size)
+        panel = self._panel(df, freq, id_col, time_col, target_col)
+        kept = None
+        if checkpoint is not None:
+            kept = Checkpoint(Path(checkpoint), fingerprint(self.arguments(), panel, val_size))
+            if not resume:
+                kept.clear()
+        elif resume:
+            raise ValueError("resume=True goes on with a training that was kept; say where: checkpoint=directory")
+        self._fitted = learn(self, panel, val_size, kept)
         self._backend = as_frame(df).implementation.value
         return self
 

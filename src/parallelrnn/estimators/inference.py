@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from parallelrnn.estimators.intervals import Calibration
 from parallelrnn.estimators.network import Network
@@ -17,18 +17,17 @@ ENOUGH = 50  # windows, for a series to be calibrated by itself
 
 
 @torch.no_grad()
-def forecast_windows(network: Network, sequences: Sequences, windows: Tensor) -> Tensor:
+def forecast_windows(network: nn.Module, sequences: Sequences, windows: Tensor) -> Tensor:
     """Forecasts of some windows (N, 2) at the scale of the network: (N, H, C, Q), quantiles in order."""
     network.eval()
     forecast = torch.cat([network(sequences.batch(some)) for some in windows.split(_TOGETHER)])
     return forecast if forecast.shape[-1] == 1 else forecast.sort(-1).values
 
 
-def errors_of_windows(network: Network, sequences: Sequences, windows: Tensor, middle: int) -> Tensor:
+def errors_of_windows(network: nn.Module, sequences: Sequences, windows: Tensor, middle: int) -> Tensor:
     """What was observed less what was forecast, (N, H, C), NaN where nothing was observed."""
-    made_of = network.made_of
     if not len(windows):
-        return torch.zeros(0, made_of.horizon, made_of.channels)
+        return torch.zeros(0, sequences.horizon, sequences.channels)
     batches = [sequences.batch(some) for some in windows.split(_TOGETHER)]
     future = torch.cat([batch.future for batch in batches])
     weight = torch.cat([batch.weight for batch in batches])

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from parallelrnn.estimators.checkpoint import Checkpoint
 from parallelrnn.estimators.cycles import calendar_periods
 from parallelrnn.estimators.fitted import Fitted
 from parallelrnn.estimators.inference import calibrate
@@ -19,6 +20,7 @@ from parallelrnn.estimators.network import Architecture, Network
 from parallelrnn.estimators.options import Options
 from parallelrnn.estimators.panel import Panel, Series
 from parallelrnn.estimators.parts import Origins
+from parallelrnn.estimators.progress import progress_bar
 from parallelrnn.estimators.pruning import prune
 from parallelrnn.estimators.sequences import CovariateScale, Profile, Sequences
 from parallelrnn.estimators.start import strongest_periods
@@ -42,33 +44,19 @@ class Split:
     last: list[int]  # to here
 
 
-def learn(options: Options, panel: Panel, val_size: int | None) -> Fitted:
+def learn(options: Options, panel: Panel, val_size: int | None, checkpoint: Checkpoint | None = None) -> Fitted:
     """Fit everything; random numbers come from a generator of their own."""
     periods = _periods(options, panel)
-    lookback = options.lookback or _default_lookback(panel.series, options.horizon)
+    lookback = options.lookback or _default_lookback(panel.series)
     steps = [len(one) - _validation_steps(len(one), options.horizon, val_size) for one in panel.series]
     profiles = [Profile.of(one, n, periods) for one, n in zip(panel.series, steps, strict=True)]
     covariates = CovariateScale.of(panel.series, steps)
     sequences = Sequences(panel.series, profiles, covariates, lookback, options.horizon)
-    split = _split(panel.series, sequences, steps)
-    loss = pointwise(options.loss) if options.quantiles is None else pinball(tuple(options.quantiles))
-
-    def train(network: Network, recipe: Recipe) -> Trainer:
-        trainer = Trainer(
-            network, sequences, split.training, split.validation, loss, recipe, options.random_state, _fabric(options)
-        )
-        trainer.run()
-        return trainer
-
-    def train_again(network: Network) -> tuple[Network, float]:
-        again = train(network, options.recipe().last_epochs())
-        return again.network, again.progress.best
-
+    split = split_windows(panel.series, sequences, steps)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(options.random_state)
-        trainer = train(_network(options, panel, lookback, periods, profiles, steps), options.recipe())
-        network, _ = prune(trainer.network, sequences, split.validation, loss, trainer.progress.best, train_again)
-    middle = middle_of(options.quantiles)
+        network = _network(options, panel, lookback, periods, profiles, steps)
+        network, history = _train(options, network, sequences, split, checkpoint)
     sample = split.validation[:: max(1, len(split.validation) // _SAMPLED)]
     return Fitted(
         network,
@@ -79,7 +67,7 @@ def learn(options: Options, panel: Panel, val_size: int | None) -> Fitted:
         {one.name: profile for one, profile in zip(panel.series, profiles, strict=True)},
         {one.name: one.position + n for one, n in zip(panel.series, steps, strict=True)},
         tuple(one.tail(lookback) for one in panel.series),
-        calibrate(network, sequences, middle, split.first, split.last),
+        calibrate(network, sequences, middle_of(options.quantiles), split.first, split.last),
         Origins.of(
             network,
             sequences.batch(sample),
@@ -87,8 +75,37 @@ def learn(options: Options, panel: Panel, val_size: int | None) -> Fitted:
             [panel.series[index].position + origin for index, origin in sample.tolist()],
         ),
         None if options.quantiles is None else tuple(options.quantiles),
-        tuple(trainer.progress.history),
+        history,
     )
+
+
+def _train(
+    options: Options, network: Network, sequences: Sequences, split: Split, checkpoint: Checkpoint | None
+) -> tuple[Network, tuple[dict[str, float], ...]]:
+    """Train, and take out the waves that are not needed; the network, and the errors after each epoch."""
+    loss = pointwise(options.loss) if options.quantiles is None else pinball(tuple(options.quantiles))
+    fabric = make_fabric(options)
+
+    def trainer_of(network: Network, recipe: Recipe) -> Trainer[Network]:
+        return Trainer(network, sequences, split.training, split.validation, loss, recipe, options.random_state, fabric)
+
+    def train_again(network: Network) -> tuple[Network, float]:
+        again = trainer_of(network, options.recipe().last_epochs())
+        return again.run(), again.progress.best
+
+    trainer = trainer_of(network, options.recipe())
+    if checkpoint is not None:
+        checkpoint.restore(trainer)
+    with progress_bar(options.progress) as watch:
+
+        def after_epoch(trainer: Trainer[Network]) -> None:
+            watch(trainer)
+            if checkpoint is not None:
+                checkpoint.save(trainer)
+
+        trained = trainer.run(after_epoch)
+    pruned, _ = prune(trained, sequences, split.validation, loss, trainer.progress.best, train_again)
+    return pruned, tuple(trainer.progress.history)
 
 
 def _periods(options: Options, panel: Panel) -> list[float]:
@@ -97,7 +114,7 @@ def _periods(options: Options, panel: Panel) -> list[float]:
     return calendar_periods(panel.grid.step) if options.cycles == "calendar" else [float(p) for p in options.cycles]
 
 
-def _default_lookback(series: Sequence[Series], horizon: int) -> int:
+def _default_lookback(series: Sequence[Series]) -> int:
     typical = int(np.median([len(one) for one in series]))
     return max(1, min(_LOOKBACK, typical // 4))
 
@@ -114,7 +131,8 @@ def _validation_steps(length: int, horizon: int, val_size: int | None) -> int:
     return wanted if length - wanted > horizon + 1 else 0
 
 
-def _split(series: Sequence[Series], sequences: Sequences, steps: list[int]) -> Split:
+def split_windows(series: Sequence[Series], sequences: Sequences, steps: list[int]) -> Split:
+    """Windows whose futures lie in the first so many steps of each series, and windows whose futures lie after."""
     lookback, horizon = sequences.lookback, sequences.horizon
     # Windows of long series are whole; series that are too short for one begin within it.
     least = [lookback if n >= lookback + horizon else min(2, max(1, n - horizon)) for n in steps]
@@ -193,7 +211,8 @@ def _default_segment(cell: str, lookback: int, periods: Sequence[float]) -> int:
     return min(fitting, key=lambda n: abs(np.log(n / wanted)))
 
 
-def _fabric(options: Options) -> lightning_fabric.Fabric:
+def make_fabric(options: Options) -> lightning_fabric.Fabric:
+    """What runs the training, launched."""
     fabric = lightning_fabric.Fabric(
         accelerator=options.accelerator,
         devices=options.devices,

@@ -115,7 +115,9 @@ class Network(nn.Module):
         window = (past - level) / scale  # (B, L, C)
         if batch.valid is not None:
             window = window * batch.valid[..., None]
-        x = torch.cat([window, batch.covariates, batch.known[:, : self.made_of.lookback]], -1)
+        x = window
+        if self.made_of.past or self.made_of.future:
+            x = torch.cat([window, batch.covariates, batch.known[:, : self.made_of.lookback]], -1)
         x = _in_segments(x, self.made_of.segment)
         if batch.valid is None or self.made_of.cell == "linear":  # zeros leave a linear memory empty
             last = self.encoder.last_state(x)
@@ -123,7 +125,8 @@ class Network(nn.Module):
             last = self.encoder.last_state(self._packed(x, batch.valid))
         if self.gate is not None:
             last = last * torch.sigmoid(self.gate(last))
-        return torch.cat([self.dropout(last), batch.static], -1)
+        last = self.dropout(last)
+        return torch.cat([last, batch.static], -1) if self.made_of.static else last
 
     def _without_effects(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """The past less the effects of known covariates, and those effects in the future, (B, H, C)."""

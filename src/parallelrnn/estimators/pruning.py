@@ -16,7 +16,7 @@ from parallelrnn.nn import WaveDecoder
 
 # How much worse a forecast may get when blocks are taken out, before the others are trained to make up for it. The
 # first from which they do is taken.
-_TRIED = (0.05, 0.02, 0.005, 0.001)
+_TRIED = (0.03, 0.005)
 _NO_WORSE = 1.001  # times the validation error before
 _LOOKED_AT = 512  # windows, on which blocks are compared
 

@@ -78,11 +78,11 @@ class Sequences:
         room = lookback + (0 if ahead is None else horizon)
         ends = torch.cumsum(self.lengths + room, 0)
         self._bases = ends - self.lengths - room  # where the padding of each begins
-        channels = series[0].values.shape[1]
-        total = int(ends[-1])
+        channels = self.channels = series[0].values.shape[1]
+        total = int(ends[-1]) + horizon  # so that the last window, too, has room for its future
         self._values = torch.zeros(total, channels)
         self._observed = torch.zeros(total, channels)
-        self._there = torch.zeros(total, dtype=torch.bool)
+        self._there = torch.zeros(total, 1, dtype=torch.bool)
         self._past = torch.zeros(total, series[0].past.shape[1])
         self._known = torch.zeros(total, series[0].future.shape[1])
         self._static = torch.from_numpy(np.stack([covariates.static(one.static) for one in series])).float()
@@ -108,18 +108,24 @@ class Sequences:
         """The windows (B, 2) of some series and origins."""
         series, origin = windows.unbind(-1)
         start = self._bases[series] + origin
-        steps = start[:, None] + torch.arange(self.lookback + self.horizon)  # (B, L + H)
-        past, future = steps[:, : self.lookback], steps[:, self.lookback :].clamp(max=len(self._values) - 1)
+        past, future = self._cut(self._values, start).split([self.lookback, self.horizon], 1)
         whole = bool((origin >= self.lookback).all())
         return Batch(
-            self._values[past],
-            None if whole else self._there[past],
-            self._values[future],
-            self._observed[future],
-            self._past[past],
-            self._known[torch.cat([past, future], 1)],
+            past,
+            None if whole else self._cut(self._there, start)[:, : self.lookback, 0],
+            future,
+            self._cut(self._observed, start)[:, self.lookback :],
+            self._cut(self._past, start)[:, : self.lookback],
+            self._cut(self._known, start),
             self._static[series],
         )
+
+    def _cut(self, table: Tensor, start: Tensor) -> Tensor:
+        """Windows (B, L + H, columns) of a long table, by whole rows of a view of it, not number by number."""
+        if not table.shape[1]:
+            return table.new_zeros(len(start), self.lookback + self.horizon, 0)
+        every = table.unfold(0, self.lookback + self.horizon, 1)  # (starts, columns, L + H)
+        return every.index_select(0, start).transpose(1, 2)
 
 
 @dataclass(frozen=True)

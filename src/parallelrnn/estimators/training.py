@@ -7,15 +7,15 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from parallelrnn.estimators.network import Network
-from parallelrnn.estimators.sequences import Sequences
+from parallelrnn.estimators.sequences import Batch, Sequences
 
 Loss = Callable[[Tensor, Tensor, Tensor], Tensor]  # forecast (B, H, C, Q), future (B, H, C), weight (B, H, C)
+ModuleT = TypeVar("ModuleT", bound=nn.Module)
 LOSSES = ("mae", "mse", "huber")
 _JUDGED = 2048  # windows in a batch that is only forecast
 
@@ -38,7 +38,7 @@ class Recipe:
     gradient_clip: float = 1.0
     max_time: float | None = None  # seconds
 
-    def last_epochs(self, count: int = 3) -> Recipe:
+    def last_epochs(self, count: int = 2) -> Recipe:
         """The same at the pace of the end, for a network that has lost a part of itself."""
         return replace(self, learning_rate=self.learning_rate * self.decay**2, max_epochs=count)
 
@@ -82,12 +82,12 @@ def pointwise(name: str) -> Loss:
     return loss
 
 
-class Trainer:
+class Trainer(Generic[ModuleT]):
     """Trains a network on some windows and keeps the weights that are best on others."""
 
     def __init__(
         self,
-        network: Network,
+        network: ModuleT,
         sequences: Sequences,
         training: Tensor,  # windows (N, 2)
         validation: Tensor,
@@ -102,7 +102,7 @@ class Trainer:
         self.network = network
         self.optimizer = torch.optim.Adam(network.parameters(), lr=recipe.learning_rate)
         self._module, self._optimizer = fabric.setup(network, self.optimizer)
-        self._random = torch.Generator().manual_seed(seed)
+        self.random = torch.Generator().manual_seed(seed)
         self.progress = Progress()
         self.best = copy.deepcopy(network.state_dict())
 
@@ -112,7 +112,7 @@ class Trainer:
         least, most = self.recipe.epoch_steps
         return min(most, max(least, -(-len(self._training) // self.recipe.batch_size)))
 
-    def run(self, after_epoch: Callable[[Trainer], None] = lambda trainer: None) -> Network:
+    def run(self, after_epoch: Callable[[Trainer[ModuleT]], None] = lambda trainer: None) -> ModuleT:
         """Train until nothing gets better, or time is up; the network then has its best weights."""
         while not self.is_done:
             began = time.perf_counter()
@@ -134,7 +134,7 @@ class Trainer:
             progress.history.append({"training": trained, "validation": judged})
             after_epoch(self)
         self.network.load_state_dict(self.best)
-        return self.network.eval()
+        return self.network.cpu().eval()
 
     @property
     def is_done(self) -> bool:
@@ -149,18 +149,20 @@ class Trainer:
         """The mean loss over the validation windows."""
         self.network.eval()
         total = count = 0.0
-        for windows in self._validation.split(_JUDGED):
-            batch = self.sequences.batch(windows)
+        for windows in self._mine(self._validation).split(_JUDGED):
+            batch = self._batch(windows)
             weight = float(batch.weight.sum())
             total += float(self._loss(self.network(batch), batch.future, batch.weight)) * weight
             count += weight
+        if self._fabric.world_size > 1:
+            total, count = self._fabric.all_reduce(torch.tensor([total, count]), reduce_op="sum").tolist()
         return total / max(1.0, count)
 
     def _epoch(self) -> float:
         self._module.train()
-        total = torch.zeros(())
+        total = torch.zeros((), device=self._fabric.device)
         for windows in self._batches():
-            batch = self.sequences.batch(windows)
+            batch = self._batch(self._mine(windows))
             loss = self._loss(self._module(batch), batch.future, batch.weight)
             self._optimizer.zero_grad()
             self._fabric.backward(loss)
@@ -170,11 +172,22 @@ class Trainer:
             total += loss.detach()
         return float(total) / self.steps
 
+    def _mine(self, windows: Tensor) -> Tensor:
+        """Of some windows, those that this process sees."""
+        return windows[self._fabric.global_rank :: self._fabric.world_size]
+
+    def _batch(self, windows: Tensor) -> Batch:
+        batch = self.sequences.batch(windows)
+        if self._fabric.device.type == "cpu":
+            return batch
+        moved: Batch = self._fabric.to_device(batch)
+        return moved
+
     def _batches(self) -> Iterator[Tensor]:
         """As many batches as an epoch has steps: all windows in a new order, and again if there are few."""
         wanted, size = self.steps * self.recipe.batch_size, min(self.recipe.batch_size, len(self._training))
-        order = torch.randperm(len(self._training), generator=self._random)
+        order = torch.randperm(len(self._training), generator=self.random)
         while len(order) < min(wanted, self.steps * size):
-            order = torch.cat([order, torch.randperm(len(self._training), generator=self._random)])
+            order = torch.cat([order, torch.randperm(len(self._training), generator=self.random)])
         for step in range(self.steps):
             yield self._training[order[step * size : (step + 1) * size]]

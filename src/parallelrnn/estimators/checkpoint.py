@@ -1,0 +1,103 @@
+"""A training that can be cut off: all that it takes to go on with it, in one file after each epoch.
+
+Going on gives the same weights to the bit as never having stopped, since the random numbers go on where they were.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import torch
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
+from torch import Tensor
+
+from parallelrnn.estimators.panel import Panel
+from parallelrnn.estimators.training import Progress, Trainer
+from parallelrnn.files import write_bytes
+
+FILE = "training.safetensors"
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that cannot be gone on with."""
+
+
+def fingerprint(arguments: dict[str, Any], panel: Panel, val_size: int | None) -> str:
+    """Of all that decides how a training goes, so that none is gone on with under other conditions."""
+    known = {name: value for name, value in arguments.items() if name not in ("progress", "max_time")}
+    found = hashlib.sha256(json.dumps([known, val_size, str(panel.grid)], default=str).encode())
+    for one in panel.series:
+        found.update(str((one.name, one.position)).encode())
+        for table in (one.values, one.observed, one.past, one.future, one.static):
+            found.update(table.tobytes())
+    return found.hexdigest()
+
+
+@dataclasses.dataclass(frozen=True)
+class Checkpoint:
+    """Where the state of a training is kept, and of which training."""
+
+    directory: Path
+    of: str  # the fingerprint
+
+    def clear(self) -> None:
+        """Forget what an earlier training left."""
+        (self.directory / FILE).unlink(missing_ok=True)
+
+    def save(self, trainer: Trainer[Any]) -> None:
+        """Keep the state of a training after an epoch."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        tensors: dict[str, Tensor] = {f"network.{name}": t for name, t in trainer.network.state_dict().items()}
+        tensors |= {f"best.{name}": t for name, t in trainer.best.items()}
+        for index, state in trainer.optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer.{index}.{name}": torch.as_tensor(value) for name, value in state.items()}
+        tensors["random.order"] = trainer.random.get_state()
+        tensors["random.dropout"] = torch.get_rng_state()
+        rates = [group["lr"] for group in trainer.optimizer.param_groups]
+        words = {
+            "of": self.of,
+            "progress": json.dumps(dataclasses.asdict(trainer.progress)),
+            "rates": json.dumps(rates),
+        }
+        kept = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
+        write_bytes(self.directory / FILE, save_tensors(kept, metadata=words))
+
+    def restore(self, trainer: Trainer[Any]) -> None:
+        """Go on where a training was cut off; from the beginning if there is nothing to go on with."""
+        file = self.directory / FILE
+        if not file.exists():
+            return
+        try:
+            with safetensors.safe_open(file, framework="pt") as opened:
+                words = opened.metadata() or {}
+            tensors = load_tensors(file.read_bytes())
+        except safetensors.SafetensorError as error:
+            raise CheckpointError(f"{file} is no whole checkpoint: {error}; remove it to start anew") from error
+        if words.get("of") != self.of:
+            raise CheckpointError(
+                f"{file} is of a training with other data or other arguments; give it another directory, or remove it "
+                "to start anew"
+            )
+        trainer.network.load_state_dict(_under("network.", tensors))
+        trainer.best = _under("best.", tensors)
+        state = trainer.optimizer.state_dict()
+        state["state"] = {}
+        for name, tensor in _under("optimizer.", tensors).items():
+            index, _, key = name.partition(".")
+            state["state"].setdefault(int(index), {})[key] = tensor
+        for group, rate in zip(state["param_groups"], json.loads(words["rates"]), strict=True):
+            group["lr"] = rate
+        trainer.optimizer.load_state_dict(state)
+        trainer.random.set_state(tensors["random.order"])
+        torch.set_rng_state(tensors["random.dropout"])
+        trainer.progress = Progress(**json.loads(words["progress"]))
+
+
+def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
