@@ -21,8 +21,11 @@ from parallelrnn.bench import cases as known
 from parallelrnn.bench.results import Results
 from parallelrnn.bench.run import Settings, run
 from parallelrnn.cli import doctor as diagnosis
+from parallelrnn.cli import forecasting
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+for command in (forecasting.fit, forecasting.forecast, forecasting.explain, forecasting.evaluate):
+    app.command()(command)
 
 
 @app.callback()

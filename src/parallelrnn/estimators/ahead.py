@@ -27,23 +27,15 @@ def read_ahead(table: Any, series: Sequence[Series], columns: Columns, grid: Gri
         )
     names, owner = owners_of(frame, columns)
     stamps = stamps_of(frame, columns.time)
-    positions, _ = grid.locate(stamps)
+    steps = positions_on(grid, stamps, lambda row: f"futr_df, row {row}", "leave it out, or correct it")
     values = np.stack([numbers_of(frame, name) for name in columns.future], -1)
-    found = []
-    for one in series:
-        rows = owner == names.index(one.name) if columns.id is not None and one.name in names else owner == 0
-        if columns.id is not None and one.name not in names:
-            raise TableError(f"futr_df has no rows of series {one.name!r}")
-        ahead = np.full((horizon, len(columns.future)), np.nan)
-        steps = positions - one.end
-        inside = rows & (steps >= 0) & (steps < horizon)
-        ahead[steps[inside]] = values[inside]
-        bad = ~np.isfinite(ahead).all(axis=1)
-        if bad.any():
-            step = int(bad.argmax())
-            stamp = grid.stamps(one.end + step, 1)[0]
-            raise TableError(
-                f"series {one.name!r}: futr_df lacks a finite value of {named} at {stamp}, step {step + 1} of {horizon}"
-            )
-        found.append(ahead)
-    return found
+    order = np.lexsort((steps, owner))
+    same = (owner[order[1:]] == owner[order[:-1]]) & (steps[order[1:]] == steps[order[:-1]])
+    if same.any():
+        first, second = sorted(order[int(same.argmax()) :][:2].tolist())
+        raise TableError(f"futr_df: rows {first} and {second} have the same time stamp {stamps[first]}; keep one of them")
+    rows = dict(zip(names, np.split(order, np.flatnonzero(np.diff(owner[order])) + 1), strict=True))
+    return [
+        _ahead(one, rows.get(None if columns.id is None else one.name), steps, values, columns, grid, horizon)
+        for one in series
+    ]

@@ -153,7 +153,7 @@ def _baselines(
         torch.manual_seed(options.random_state)
         linear = NLinear(made_of.lookback, made_of.horizon)
         # As its authors train it: squared errors, steps that halve from epoch to epoch.
-        recipe = Recipe(loss="mse", learning_rate=5e-4, decay=0.5, max_epochs=options.max_epochs)
+        recipe = Recipe(loss="mse", learning_rate=5e-3, decay=0.5, max_epochs=options.max_epochs)
         Trainer(
             linear,
             learned,

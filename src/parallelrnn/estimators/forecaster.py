@@ -18,6 +18,7 @@ from parallelrnn.estimators.fitted import Fitted
 from parallelrnn.estimators.frames import Forecast, forecast_frame
 from parallelrnn.estimators.learning import learn
 from parallelrnn.estimators.options import Options
+from parallelrnn.estimators.page import write_page
 from parallelrnn.estimators.panel import Columns, Panel, TableError
 from parallelrnn.estimators.parts import parts_of
 from parallelrnn.estimators.tables import as_frame, read_panel
@@ -109,7 +110,7 @@ class Forecaster(Options):
         `val_size` steps of each series, a fifth of it by default, tell when to stop and how wide intervals are. The
         state of the training is kept in the directory `checkpoint`, if given; with `resume` it goes on from there.
         """
-        panel = self._panel(df, freq, id_col, time_col, target_col)
+        panel = self.read(df, freq, id_col, time_col, target_col)
         kept = None
         if checkpoint is not None:
             kept = Checkpoint(Path(checkpoint), fingerprint(self.arguments(), panel, val_size))
@@ -164,7 +165,7 @@ class Forecaster(Options):
         step = self.horizon if step_size is None else step_size
         if n_windows < 1 or step < 1:
             raise ValueError(f"n_windows and step_size have to be at least 1, got {n_windows} and {step}")
-        panel = self._panel(df, freq, id_col, time_col, target_col)
+        panel = self.read(df, freq, id_col, time_col, target_col)
         shortest = min(panel.series, key=len)
         ends = [self.horizon + (n_windows - 1 - window) * step for window in range(n_windows)]
         if len(shortest) <= ends[0]:
@@ -205,6 +206,10 @@ class Forecaster(Options):
         components = None if fitted.columns.future else self.predict(decompose=True)
         return Explanation(modes, features, components)
 
+    def report(self, path: str | Path, title: str = "What this forecast is made of") -> Path:
+        """Write a page about the forecast and its cycles, for a browser; give back its path."""
+        return write_page(path, self._known(), self.explain(), title)
+
     def save(self, path: str | Path) -> Path:
         """Write what was learned into a directory, as JSON and safetensors."""
         fitted = self._known()
@@ -221,9 +226,25 @@ class Forecaster(Options):
     def _frame(self, forecasts: Sequence[Forecast], fitted: Fitted, backend: Any = None) -> Any:
         return forecast_frame(forecasts, fitted.columns, fitted.grid, backend or self._backend)
 
-    def _panel(
-        self, df: Any, freq: str | int | None, id_col: str, time_col: str, target_col: str | Sequence[str]
+    @property
+    def frequency(self) -> str | int:
+        """Of the series that were fitted, as pandas calls it."""
+        return self._known().grid.freq
+
+    @property
+    def column_names(self) -> list[str]:
+        """The columns that a table of such series has."""
+        return list(self._known().columns.all)
+
+    def read(
+        self,
+        df: Any,
+        freq: str | int | None = None,
+        id_col: str = "unique_id",
+        time_col: str = "ds",
+        target_col: str | Sequence[str] = "y",
     ) -> Panel:
+        """A table as `fit` reads it."""
         columns = self._columns(df, id_col, time_col, target_col)
         panel = read_panel(df, columns, freq=freq, missing=self.missing, mixed=self.channels == "mixed")
         panel.warn()

@@ -8,25 +8,33 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from parallelrnn.estimators.grid import Grid
 from parallelrnn.estimators.panel import Array, Columns, Series, TableError
 
 MISSING = ("interpolate", "error")
+_SPARSEST = 100  # steps for each row; with fewer rows, a time stamp or the frequency is wrong
 
 
 class SeriesReader:
     """Makes series of rows, and keeps account of what was missing."""
 
-    def __init__(self, columns: Columns, missing: str) -> None:
+    def __init__(self, columns: Columns, grid: Grid, missing: str) -> None:
         if missing not in MISSING:
             raise ValueError(f"missing should be one of {', '.join(map(repr, MISSING))}, got {missing!r}")
-        self._columns, self._missing = columns, missing
-        self._filled: dict[str, int] = {}
-        self._cut: dict[str, int] = {}
+        self._columns, self._grid, self._missing = columns, grid, missing
+        self._filled: dict[Any, int] = {}  # by the name of the series
+        self._cut: dict[Any, int] = {}
 
     def read(self, name: Any, positions: NDArray[np.int64], data: dict[str, Array], targets: Sequence[str]) -> Series:
         """One series from its rows, sorted by time."""
         columns = self._columns
         first, steps = int(positions[0]), int(positions[-1] - positions[0]) + 1
+        if steps > _SPARSEST * len(positions):
+            begin, end = (self._grid.stamps(int(position), 1)[0] for position in positions[[0, -1]])
+            raise TableError(
+                f"series {name!r} has {len(positions)} rows for the {steps} steps of frequency {self._grid.freq!r} from "
+                f"{begin} to {end}; correct time stamps that are far off, or resample to a frequency that is less fine"
+            )
 
         def on_grid(names: Sequence[str]) -> Array:
             table = np.full((steps, len(names)), np.nan)
@@ -41,18 +49,19 @@ class SeriesReader:
         inside = slice(int(there[0]), int(there[-1]) + 1)
         cut = steps - (inside.stop - inside.start)
         if cut:
-            self._cut[str(name)] = cut
+            self._cut[name] = cut
         values, past, future = values[inside], past[inside], future[inside]
         observed = ~np.isnan(values)
         holes = int((~observed).sum() + np.isnan(past).sum() + np.isnan(future).sum())
         if holes and self._missing == "error":
-            where = int(np.flatnonzero(np.isnan(np.hstack([values, past, future])).any(axis=1))[0])
+            step, column = np.argwhere(np.isnan(np.hstack([values, past, future])))[0].tolist()
+            stamp = self._grid.stamps(first + inside.start + step, 1)[0]
             raise TableError(
-                f"series {name!r}: a value is missing at step {where} of {len(values)} ({holes} in all); fill them, or "
-                "use missing='interpolate'"
+                f"series {name!r}: {(*targets, *columns.past, *columns.future)[column]!r} is missing at {stamp}, and "
+                f"{holes} values in all; fill them, or use missing='interpolate'"
             )
         if holes:
-            self._filled[str(name)] = holes
+            self._filled[name] = holes
         filled = [
             _interpolate(table, name, keys)
             for table, keys in ((values, targets), (past, columns.past), (future, columns.future))
@@ -94,7 +103,7 @@ def _interpolate(table: Array, name: Any, keys: Sequence[str]) -> Array:
     return table
 
 
-def _counted(counts: dict[str, int], what: str, how: str) -> str:
+def _counted(counts: dict[Any, int], what: str, how: str) -> str:
     total, (name, most) = sum(counts.values()), max(counts.items(), key=lambda item: item[1])
     plural = what if total == 1 else f"{what}s"
     where = f"in series {name!r}" if len(counts) == 1 else f"in {len(counts)} series, the most ({most}) in {name!r}"

@@ -18,6 +18,11 @@ class TimeError(ValueError):
     """Time stamps that make no series."""
 
 
+def of_series(name: Any) -> str:
+    """How an error begins that is of one of several series; `name` is None where there is but one."""
+    return "" if name is None else f"series {name!r}: "
+
+
 @dataclass(frozen=True)
 class Grid:
     """All time stamps that a frequency allows, numbered from an origin."""
@@ -26,7 +31,10 @@ class Grid:
     origin: Any  # a time stamp, or a whole number
 
     def __post_init__(self) -> None:
-        if self._offset is not None and not self._offset.is_on_offset(self.origin):
+        if self._offset is None:
+            if self.freq < 1:  # type: ignore[operator]
+                raise TimeError(f"freq: expected at least 1 for whole numbers, got {self.freq}")
+        elif not self._offset.is_on_offset(self.origin):
             raise TimeError(
                 f"the time stamp {self.origin} is not one of frequency {self.freq!r}; give another by freq="
             )
@@ -38,10 +46,11 @@ class Grid:
 
     def locate(self, stamps: Stamps) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """The number of each time stamp, and whether it is on the grid at all."""
-        if self._offset is None or isinstance(self._offset, pd.offsets.Tick):
-            unit = self.freq if self._offset is None else pd.Timedelta(self._offset)
+        if not len(stamps):
+            return np.zeros(0, np.int64), np.zeros(0, np.bool_)
+        if self._spacing is not None:
             away = stamps - self.origin
-            return (away // unit).to_numpy(np.int64), (away % unit == 0 * unit)
+            return (away // self._spacing).to_numpy(np.int64), np.asarray(away % self._spacing == 0 * self._spacing)
         before = self._steps_to(stamps.min())
         between = self.stamps(before, self._steps_to(stamps.max()) - before + 1)
         found = between.get_indexer(stamps)
@@ -63,6 +72,16 @@ class Grid:
     @property
     def _offset(self) -> Any:
         return None if isinstance(self.freq, int) else pd.tseries.frequencies.to_offset(self.freq)
+
+    @property
+    def _spacing(self) -> Any:
+        """How far apart all neighbours are; None if that depends on the month or on the week-end."""
+        offset = self._offset
+        if offset is None:
+            return self.freq
+        if isinstance(offset, pd.offsets.Day | pd.offsets.Week):
+            return pd.Timedelta(days=offset.n * (7 if isinstance(offset, pd.offsets.Week) else 1))
+        return pd.Timedelta(offset) if isinstance(offset, pd.offsets.Tick) else None
 
     @property
     def _unit(self) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-import lightning_fabric
 import numpy as np
 import torch
 from torch import Tensor
@@ -211,9 +211,11 @@ def _default_segment(cell: str, lookback: int, periods: Sequence[float]) -> int:
     return min(fitting, key=lambda n: abs(np.log(n / wanted)))
 
 
-def make_fabric(options: Options) -> lightning_fabric.Fabric:
+def make_fabric(options: Options) -> Any:
     """What runs the training, launched."""
-    fabric = lightning_fabric.Fabric(
+    from lightning_fabric import Fabric  # slow to import, and only training needs it
+
+    fabric = Fabric(
         accelerator=options.accelerator,
         devices=options.devices,
         precision=options.precision,  # type: ignore[arg-type]

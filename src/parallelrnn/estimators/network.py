@@ -104,11 +104,11 @@ class Network(nn.Module):
         shaped: Tensor = forecast.unflatten(-1, (self.made_of.channels, self.made_of.quantiles))
         return shaped * scale[..., None] + (level + added)[..., None]
 
-    def read(self, batch: Batch) -> Reading:
+    def read(self, batch: Batch) -> Encoded:
         """A forecast in its parts: what the encoder holds, and what the decoder's output is scaled by and added to."""
         past, added = self._without_effects(batch)
         level, scale = self._normalization(past, batch.valid)
-        return Reading(self.state(batch, past, level, scale), level, scale, added)
+        return Encoded(self.state(batch, past, level, scale), level, scale, added)
 
     def state(self, batch: Batch, past: Tensor, level: Tensor, scale: Tensor) -> Tensor:
         """What is known at the end of a window, (B, hidden_size + static)."""
@@ -162,7 +162,7 @@ class Network(nn.Module):
 
 
 @dataclass(frozen=True)
-class Reading:
+class Encoded:
     """forecast = decoder(state) * scale + level + added."""
 
     state: Tensor  # (B, features)

@@ -15,11 +15,9 @@ from torch import Tensor
 from parallelrnn.estimators.network import Network
 from parallelrnn.estimators.panel import Array
 from parallelrnn.estimators.sequences import Batch, Profile
-from parallelrnn.interpret.modes import ForecastModes, Mode, shares_of_parts
+from parallelrnn.interpret.modes import CALENDAR, RECENT, ForecastModes, Mode, shares_of_parts
 from parallelrnn.interpret.units import Step
 from parallelrnn.nn import WaveDecoder
-
-CALENDAR, RECENT = "the calendar", "recent data"
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, NoReturn
 
 import narwhals as nw
 import numpy as np
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from parallelrnn.estimators.frequency import infer_frequency
 from parallelrnn.estimators.gaps import SeriesReader
-from parallelrnn.estimators.grid import Grid, Stamps, TimeError
+from parallelrnn.estimators.grid import Grid, Stamps, TimeError, of_series
 from parallelrnn.estimators.panel import Array, Columns, Panel, Series, TableError
 from parallelrnn.interpret.units import Step
 
@@ -40,20 +40,23 @@ def read_panel(
     names, owner = owners_of(frame, columns)
     order = np.lexsort((stamps.to_numpy(), owner))
     stamps, owner = stamps[order], owner[order]
-    _refuse_duplicates(stamps, owner, names, order, columns.time)
+    _refuse_duplicates(stamps, owner, names, order, columns)
     if grid is None:
         grid = _new_grid(stamps, owner, names, freq)
-    positions = _positions(grid, stamps, owner, names, order)
+        remedy = "resample the series to one frequency, or give another by freq="
+    else:
+        remedy = "resample the series to the frequency that the model was fitted on"
+    positions = positions_on(grid, stamps, lambda row: f"{of_series(names[owner[row]])}row {order[row]}", remedy)
     data = {name: numbers_of(frame, name)[order] for name in columns.all if name not in (columns.id, columns.time)}
     _refuse_infinite(data, owner, names, order)
 
     series: list[Series] = []
-    reader = SeriesReader(columns, missing)
+    reader = SeriesReader(columns, grid, missing)
     for begin, end in pairwise(_edges(owner)):
         rows, name = slice(begin, end), names[owner[begin]]
         local = {key: column[rows] for key, column in data.items()}
         if mixed or len(columns.targets) == 1:
-            label = name if columns.id is not None or len(columns.targets) > 1 else columns.targets[0]
+            label = ", ".join(map(str, columns.targets)) if columns.id is None else name
             series.append(reader.read(label, positions[rows], local, columns.targets))
         else:
             series += [reader.read(target, positions[rows], local, (target,)) for target in columns.targets]
@@ -65,7 +68,10 @@ def as_frame(table: Any) -> nw.DataFrame[Any]:
     try:
         return nw.from_native(table, eager_only=True)
     except TypeError as error:
-        raise TypeError(f"expected a table of pandas or polars, got {type(table).__name__}") from error
+        remedy = "; call its collect() first" if hasattr(table, "collect") else ""
+        raise TypeError(f"expected a table of pandas or polars, got {type(table).__name__}{remedy}") from error
+    except nw.exceptions.DuplicateError as error:
+        raise TableError(f"two columns of the table have one name; rename one of them: {error}") from error
 
 
 def _check_columns(frame: nw.DataFrame[Any], columns: Columns) -> None:
@@ -90,39 +96,67 @@ def stamps_of(frame: nw.DataFrame[Any], name: str) -> Stamps:
     """The time column as an index of pandas."""
     column = frame[name]
     if column.null_count():
-        raise TimeError(f"row {int(column.is_null().to_numpy().argmax())}: the time column {name!r} is empty there")
-    if column.dtype == nw.String or column.dtype == nw.Object:
-        parsed = pd.to_datetime(pd.Series(column.to_list()), errors="coerce", format="ISO8601")
-        if parsed.isna().all():
-            parsed = pd.to_datetime(pd.Series(column.to_list()), errors="coerce")
-        if parsed.isna().any():
-            row = int(parsed.isna().to_numpy().argmax())
-            raise TimeError(f"row {row}: {column[row]!r} in the time column {name!r} is no time stamp")
-        return pd.DatetimeIndex(parsed)
+        raise TimeError(
+            f"row {int(column.is_null().to_numpy().argmax())}: the time column {name!r} is empty there; fill it, or "
+            "leave the row out"
+        )
+    if column.dtype == nw.String:
+        return _parsed(column)
     if column.dtype.is_integer():
         return pd.Index(column.to_numpy().astype(np.int64))
+    if column.dtype == nw.Object and pd.api.types.infer_dtype(column.to_list()) in ("date", "datetime"):
+        column = nw.from_native(pd.Series(pd.to_datetime(column.to_list()), name=name), series_only=True)
     if isinstance(column.dtype, nw.Date):
-        return pd.DatetimeIndex(column.cast(nw.Datetime("us")).to_numpy())
+        column = column.cast(nw.Datetime("us"))
     if not isinstance(column.dtype, nw.Datetime):
-        raise TimeError(f"the time column {name!r} holds {column.dtype}; expected time stamps, dates or whole numbers")
-    if column.dtype.time_zone is not None:
         raise TimeError(
-            f"the time column {name!r} has the time zone {column.dtype.time_zone}, in which days may have 23 or 25 "
-            "hours; convert it to UTC without a zone (pandas: .dt.tz_convert('UTC').dt.tz_localize(None))"
+            f"the time column {name!r} holds {column.dtype} such as {column[0]!r}; expected time stamps, dates or whole "
+            "numbers: convert it, by pd.to_datetime say"
         )
+    if column.dtype.time_zone is not None:
+        _refuse_time_zone(column, column.dtype.time_zone)
     return pd.DatetimeIndex(column.to_numpy())
+
+
+def _parsed(column: nw.Series[Any]) -> Stamps:
+    """Texts, of which only the year-month-day of ISO 8601 is read: 01.02.2020 is February in Europe, January elsewhere."""
+    texts = pd.Series(column.to_list())
+    try:
+        parsed = pd.to_datetime(texts, errors="coerce", format="ISO8601")
+    except ValueError:  # several time zones
+        _refuse_time_zone(column, "of its texts")
+    if parsed.isna().any():
+        row = int(parsed.isna().to_numpy().argmax())
+        raise TimeError(
+            f"row {row}: {column[row]!r} in the time column {column.name!r} is no time stamp such as 2020-01-31 or "
+            "2020-01-31 12:00; parse the column first, by pd.to_datetime(..., format='%d.%m.%Y') say"
+        )
+    if parsed.dt.tz is not None:
+        _refuse_time_zone(column, parsed.dt.tz)
+    return pd.DatetimeIndex(parsed)
+
+
+def _refuse_time_zone(column: nw.Series[Any], zone: Any) -> NoReturn:
+    remedy = "pandas: .dt.tz_convert('UTC').dt.tz_localize(None)"
+    if column.dtype == nw.String:
+        remedy = "pandas: pd.to_datetime(..., utc=True).dt.tz_localize(None)"
+    elif column.implementation.is_polars():
+        remedy = "polars: .dt.convert_time_zone('UTC').dt.replace_time_zone(None)"
+    raise TimeError(
+        f"the time column {column.name!r} has the time zone {zone}, in which days may have 23 or 25 hours; convert it to "
+        f"UTC without a zone ({remedy})"
+    )
 
 
 def owners_of(frame: nw.DataFrame[Any], columns: Columns) -> tuple[list[Any], NDArray[np.int64]]:
     """The series that there are, in the order in which they come, and to which of them each row belongs."""
     if columns.id is None:
         return [None], np.zeros(len(frame), dtype=np.int64)
-    column = frame[columns.id]
-    if column.null_count():
+    owner, names = pd.factorize(pd.Series(frame[columns.id].to_list(), dtype=object))
+    if (owner < 0).any():
         raise TableError(
-            f"row {int(column.is_null().to_numpy().argmax())}: the id column {columns.id!r} is empty there"
+            f"row {int((owner < 0).argmax())}: the id column {columns.id!r} is empty there; fill it, or leave the row out"
         )
-    owner, names = pd.factorize(pd.Series(column.to_list(), dtype=object))
     return list(names), owner.astype(np.int64)
 
 
@@ -132,45 +166,54 @@ def _edges(owner: NDArray[np.int64]) -> list[int]:
 
 
 def _refuse_duplicates(
-    stamps: Stamps, owner: NDArray[np.int64], names: Sequence[Any], order: NDArray[np.int64], time: str
+    stamps: Stamps, owner: NDArray[np.int64], names: Sequence[Any], order: NDArray[np.int64], columns: Columns
 ) -> None:
     same = (owner[1:] == owner[:-1]) & np.asarray(stamps[1:] == stamps[:-1])
     if same.any():
         index = int(same.argmax())
         first, second = sorted(order[index : index + 2].tolist())
-        series = "" if names[owner[index]] is None else f"series {names[owner[index]]!r}: "
-        more = int(same.sum()) - 1
+        more = f", and {int(same.sum()) - 1} more such pairs" if same.sum() > 1 else ""
+        remedy = f"keep one of them, df.drop_duplicates([{columns.id!r}, {columns.time!r}]) say"
+        if columns.id is None:
+            remedy = (
+                f"keep one of them, df.drop_duplicates({columns.time!r}) say, or if they are of different series, name "
+                "the column that tells them apart by id_col="
+            )
         raise TimeError(
-            f"{series}rows {first} and {second} have the same time stamp {stamps[index]} ({more} more such pairs); "
-            f"keep one of them, df.drop_duplicates({time!r}) say, or if they are of different series, name the column "
-            "that tells them apart by id_col="
+            f"{of_series(names[owner[index]])}rows {first} and {second} have the same time stamp {stamps[index]}{more}; "
+            f"{remedy}"
         )
 
 
 def _new_grid(stamps: Stamps, owner: NDArray[np.int64], names: Sequence[Any], freq: str | int | None) -> Grid:
     if freq is None:
-        freq = infer_frequency({str(names[owner[a]]): stamps[a:b] for a, b in pairwise(_edges(owner))})
+        freq = infer_frequency({names[owner[a]]: stamps[a:b] for a, b in pairwise(_edges(owner))})
+        if str(freq).endswith(("us", "ns")):
+            raise TimeError(f"the time stamps are {freq} apart, too close for a calendar; number them 0, 1, 2, ... instead")
     is_calendar = isinstance(stamps, pd.DatetimeIndex)
-    if is_calendar == isinstance(freq, int):
+    if is_calendar == isinstance(freq, int | np.integer) or isinstance(freq, bool):
         wanted = "a frequency of pandas such as 'h', 'D' or 'MS'" if is_calendar else "a whole number of steps"
         raise TimeError(f"freq: expected {wanted} for such time stamps, got {freq!r}")
-    if is_calendar:
-        Step.of(freq)  # refuses what has no name
+    if not is_calendar:
+        return Grid(int(freq), int(stamps.min()))
+    Step.of(freq)  # refuses what has no name
+    try:
+        freq = str(pd.tseries.frequencies.to_offset(freq).freqstr)
+    except ValueError as error:
+        raise TimeError(f"freq {freq!r} is not one of pandas {pd.__version__}: {error}") from error
     return Grid(freq, stamps.min())
 
 
-def _positions(
-    grid: Grid, stamps: Stamps, owner: NDArray[np.int64], names: Sequence[Any], order: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def positions_on(grid: Grid, stamps: Stamps, where: Callable[[int], str], remedy: str) -> NDArray[np.int64]:
+    """The numbers of time stamps that are all on a grid; `where` says which row is meant."""
     if isinstance(stamps, pd.DatetimeIndex) == isinstance(grid.freq, int):
         raise TimeError(f"the model was fitted on time stamps such as {grid.origin}, and these are such as {stamps[0]}")
     positions, fits = grid.locate(stamps)
     if not fits.all():
         index = int((~fits).argmax())
-        series = "" if names[owner[index]] is None else f"series {names[owner[index]]!r}, "
         raise TimeError(
-            f"{series}row {order[index]}: the time stamp {stamps[index]} is not one of frequency {grid.freq!r} from "
-            f"{grid.origin} on; resample the series to one frequency, or give another by freq="
+            f"{where(index)}: the time stamp {stamps[index]} is not one of frequency {grid.freq!r} from {grid.origin} on; "
+            f"{remedy}"
         )
     return positions
 
@@ -181,8 +224,8 @@ def numbers_of(frame: nw.DataFrame[Any], name: str) -> Array:
     if not (column.dtype.is_numeric() or column.dtype == nw.Boolean):
         first = next((value for value in column.to_list() if value is not None), None)
         raise TableError(
-            f"the column {name!r} holds {column.dtype} such as {first!r}; expected numbers: turn what is no number "
-            "into one, or leave the column out"
+            f"the column {name!r} holds {column.dtype} such as {first!r}; expected numbers: turn it into numbers, "
+            "or leave the column out"
         )
     return np.asarray(column.cast(nw.Float64).to_numpy(), dtype=np.float64)
 
@@ -194,7 +237,7 @@ def _refuse_infinite(
         wrong = np.isinf(column)
         if wrong.any():
             index = int(wrong.argmax())
-            series = "" if names[owner[index]] is None else f"series {names[owner[index]]!r}, "
             raise TableError(
-                f"{series}row {order[index]}: {name!r} is {column[index]}; correct it, or make it a missing value"
+                f"{of_series(names[owner[index]])}row {order[index]}: {name!r} is {column[index]}; correct it, or make it "
+                "a missing value"
             )

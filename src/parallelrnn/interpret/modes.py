@@ -27,6 +27,8 @@ from parallelrnn.nn import WaveDecoder
 
 Array = NDArray[np.float64]
 
+CALENDAR = "the calendar"  # sources of amplitudes
+RECENT = "recent data"
 _STEPS = 2048  # of a free run, to see where it leads
 _RESIDUAL = 1e-9  # of a fixed point, relative
 _NUDGE = 1e-3  # of a state, so that a free run does not start at the very fixed point that it would leave

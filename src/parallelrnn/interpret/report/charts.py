@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from parallelrnn.interpret.contributions import Contributions
 from parallelrnn.interpret.dynamics import Row, Table, format_share
-from parallelrnn.interpret.modes import ForecastModes
+from parallelrnn.interpret.modes import CALENDAR, ForecastModes
 from parallelrnn.interpret.optional import optional
 from parallelrnn.interpret.plots import COLOURS
+from parallelrnn.interpret.report.reading import Outlook
 from parallelrnn.interpret.report.sentences import phrase
 from parallelrnn.interpret.response import ImpulseResponse
 from parallelrnn.interpret.uncertainty import MatchedTables
@@ -73,6 +74,31 @@ def disk(table: Table[Any]) -> Figure:
             hovertemplate="%{customdata}<extra></extra>",
         )
     return figure
+
+
+def outlook(found: Outlook, names: Sequence[str]) -> Figure:
+    """The end of each series and its forecast, with bands, one series at a time."""
+    figure = _figure(xaxis={"title": ""}, yaxis={"title": "value"}, height=420, hovermode="x unified")
+    choices = []
+    for index, (name, past, future) in enumerate(zip(names, found.past, found.future, strict=True)):
+        before = len(figure.data)
+        shown = before == 0
+        for label, low, high in found.bands:
+            figure.add_scatter(
+                x=[*future.times, *future.times[::-1]],
+                y=[*high[index], *low[index][::-1]],
+                fill="toself",
+                fillcolor="rgba(47, 129, 199, 0.2)",
+                mode="lines",
+                line={"width": 0, "color": COLOURS["C"]},
+                name=html.escape(label),
+                hoverinfo="skip",
+                visible=shown,
+            )
+        _line(figure, past.times, past.values, "observed", {"color": NEUTRAL, "width": 1.5}, shown)
+        _line(figure, future.times, future.values, "forecast", {"color": COLOURS["C"], "width": 2.5}, shown)
+        choices.append((name, before, len(figure.data)))
+    return _with_choice(figure, choices)
 
 
 def forecast(modes: ForecastModes, names: Sequence[str]) -> Figure | None:
@@ -153,7 +179,7 @@ def _band(figure: Figure, lags: Array, found: ImpulseResponse, i: int, o: int, v
     _line(figure, lags, found.mean[:, i, o], "mean", {"color": COLOURS["C"]}, visible)
 
 
-def _line(figure: Figure, x: Array, y: Array, name: str, style: dict[str, Any], visible: bool | str) -> None:
+def _line(figure: Figure, x: Any, y: Array, name: str, style: dict[str, Any], visible: bool | str) -> None:
     figure.add_scatter(
         x=x, y=y, mode="lines", line=style, name=html.escape(name), visible=visible, hovertemplate="%{y:.3g}"
     )
@@ -275,6 +301,8 @@ def _apart(rows: Sequence[Row]) -> list[Row]:
 
 
 def _name(row: Row, time: Step) -> str:
+    if getattr(row, "source", "") == CALENDAR:
+        return f"calendar, {time.format(row.period)} ({row.share:.0%})"
     what = f"cycle of {time.format(row.period)}" if row.kind == "C" else phrase(row, time).removeprefix("a ")
     return f"{what} ({row.share:.0%})"
 

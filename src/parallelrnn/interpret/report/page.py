@@ -72,6 +72,8 @@ def page(reading: Reading) -> str:
 
 def _figures(reading: Reading) -> dict[str, Any]:
     found: dict[str, Any] = {"features": charts.disk(reading.features)}
+    if reading.outlook is not None:
+        found["outlook"] = charts.outlook(reading.outlook, reading.inputs)
     if reading.modes is not None:
         found["modes"] = charts.disk(reading.modes)
         found["forecast"] = charts.forecast(reading.modes, reading.inputs)

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from parallelrnn.interpret.contributions import Contributions, NoVariationError, contributions
@@ -19,9 +21,27 @@ from parallelrnn.interpret.response import ImpulseResponse, impulse_response
 from parallelrnn.interpret.uncertainty import MatchedTables
 from parallelrnn.interpret.units import Step
 
+Array = NDArray[np.float64]
 RECENT = 1000  # steps at the end of the data, along which responses are measured
 ALONG = 50  # steps of a free run, where it comes to rest nowhere
 _WORK = 3e8  # of eigenvalues of local derivatives, in cubes of their sizes
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """The end of some series, and what comes next."""
+
+    past: tuple[Curve, ...]  # one for each series
+    future: tuple[Curve, ...]
+    bands: tuple[tuple[str, tuple[Array, ...], tuple[Array, ...]], ...]  # the name of each, its lower and upper ends
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Values at times, which may be time stamps or numbers."""
+
+    times: Any
+    values: Array
 
 
 @dataclass(frozen=True)
@@ -44,6 +64,7 @@ class Reading:
     sequences: int
     recent: int  # steps at the end of the data, along which responses were measured
     missing: dict[str, str]
+    outlook: Outlook | None = None  # of a forecaster
 
 
 def read(

@@ -10,7 +10,7 @@ import numpy as np
 
 from parallelrnn.interpret.dynamics import Row, Table
 from parallelrnn.interpret.local import LocalDynamics
-from parallelrnn.interpret.modes import ForecastModes
+from parallelrnn.interpret.modes import CALENDAR, ForecastModes
 from parallelrnn.interpret.report.reading import Reading
 from parallelrnn.interpret.uncertainty import nearest
 from parallelrnn.interpret.units import Step
@@ -27,6 +27,8 @@ def lead(reading: Reading) -> list[str]:
 
 def phrase(row: Row, time: Step, wave: str = "cycle") -> str:
     """A mode or feature as a person would call it."""
+    if getattr(row, "source", "") == CALENDAR:
+        return f"a {wave} of {time.format(row.period)}, fixed by the calendar,"
     if row.kind == "C" and (row.modulus >= 1 or 0.5 ** (row.period / row.half_life) >= _TURNS):
         what = f"a {wave} of {time.format(row.period)}"
         return f"{what} that {_fate(row, time)}"
@@ -69,7 +71,7 @@ def _cycles(reading: Reading) -> str:
     text += ", while other modes work against it." if first.share > _ALL else "."
     others = [mode for mode in others if mode.share >= _MENTIONED]
     if others:
-        named = [f"{phrase(mode, modes.time)} ({min(mode.share, 1):.0%})" for mode in others]
+        named = [f"{phrase(mode, modes.time).rstrip(',')} ({min(mode.share, 1):.0%})" for mode in others]
         text += f" Then {'comes' if len(others) == 1 else 'come'} {_list(named)}."
     return text + ("" if first.share > _ALL else _opposed(modes))
 
@@ -122,6 +124,8 @@ def _memory_along(local: LocalDynamics) -> str:
 
 
 def _validity(reading: Reading) -> str:
+    if reading.outlook is not None:
+        return "Each forecast is the sum of these parts, exactly; how true that is of the series is another matter."
     if reading.is_linear:
         return "The model is linear, so all of this is exact for the model; how true of the series is another matter."
     return (

@@ -1,0 +1,241 @@
+"""The commands that forecast: fit, forecast, explain and evaluate."""
+
+from __future__ import annotations
+
+import json
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import pandas as pd
+import typer
+from rich.console import Console
+
+from parallelrnn.cli.tables import Layout, read_table, understand, write_table
+from parallelrnn.estimators import Forecaster
+from parallelrnn.estimators.checkpoint import FILE as TRAINING_FILE
+from parallelrnn.estimators.evaluation import evaluate as score
+from parallelrnn.estimators.store import ModelFileError
+from parallelrnn.estimators.training import TrainingError
+
+DATA_ERROR, MODEL_ERROR, TRAINING_ERROR = 3, 4, 5
+
+Data = Annotated[Path, typer.Argument(help="A CSV or Parquet file of one series or many.", show_default=False)]
+Model = Annotated[Path, typer.Argument(help="A directory that `fit` wrote.", show_default=False)]
+Time = Annotated[str | None, typer.Option("--time", help="The time column; guessed if not given.")]
+Id = Annotated[str | None, typer.Option("--id", help="The column that tells series apart, if there are several.")]
+Target = Annotated[list[str] | None, typer.Option("--target", help="What to forecast; once for each of several.")]
+Horizon = Annotated[int, typer.Option("--horizon", min=1, help="Steps to forecast.", show_default=False)]
+Lookback = Annotated[int | None, typer.Option("--lookback", min=1, help="Steps that a forecast looks back.")]
+Freq = Annotated[str | None, typer.Option("--freq", help="As pandas calls it: h, 15min, D, MS. Guessed if not given.")]
+Cell = Annotated[str, typer.Option("--cell", help="What remembers: linear, rnn, lstm or gru.")]
+Decoder = Annotated[str, typer.Option("--decoder", help="waves, or linear (which cannot be read).")]
+Past = Annotated[list[str] | None, typer.Option("--past", help="A covariate known up to now.")]
+Future = Annotated[list[str] | None, typer.Option("--future", help="A covariate known ahead, too.")]
+Static = Annotated[list[str] | None, typer.Option("--static", help="A covariate that never changes.")]
+ValSize = Annotated[int | None, typer.Option("--val-size", min=1, help="Steps at the end that tell when to stop.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Fixes all that is random.")]
+MaxTime = Annotated[float | None, typer.Option("--max-time", help="Seconds after which training ends.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
+Level = Annotated[list[float] | None, typer.Option("--level", help="An interval, in per cent; may be repeated.")]
+
+
+def fit(
+    data: Data,
+    horizon: Horizon,
+    out: Annotated[Path, typer.Option("--out", help="A directory for the model.", show_default=False)],
+    time_col: Time = None,
+    id_col: Id = None,
+    target: Target = None,
+    lookback: Lookback = None,
+    freq: Freq = None,
+    cell: Cell = "linear",
+    decoder: Decoder = "waves",
+    past: Past = None,
+    future: Future = None,
+    static: Static = None,
+    val_size: ValSize = None,
+    seed: Seed = 0,
+    max_time: MaxTime = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a training that was cut off.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Learn from a file of series, and keep what was learned in a directory.
+
+    Example: parallelrnn fit ETTh1.csv --time date --target OT --horizon 24 --out model/
+    """
+    with refusals():
+        table, layout = _read(data, id_col, time_col, target, [*(past or ()), *(future or ()), *(static or ())])
+        forecaster = Forecaster(
+            horizon,
+            lookback,
+            cell=cell,
+            decoder=decoder,
+            past_covariates=past or (),
+            future_covariates=future or (),
+            static_covariates=static or (),
+            random_state=seed,
+            max_time=max_time,
+        )
+        began = time.perf_counter()
+        with told_warnings():
+            forecaster.fit(table, freq, val_size, **layout.arguments(), checkpoint=out, resume=resume)
+        forecaster.save(out)
+        (out / TRAINING_FILE).unlink(missing_ok=True)  # what was learned is saved
+        seconds = time.perf_counter() - began
+        frequency = forecaster.frequency
+    if as_json:
+        typer.echo(json.dumps({"model": str(out), "seconds": round(seconds, 2), "freq": frequency, **vars_of(layout)}))
+        return
+    console = Console(highlight=False)
+    for guess in [*layout.guesses, *([] if freq else [f"frequency {frequency!r}"])]:
+        console.print(f"guessed: {guess}", style="dim", markup=False)
+    console.print(f"fitted in {seconds:.1f} s", markup=False)
+    console.print(str(forecaster.explain().summary(5)), markup=False, soft_wrap=True)
+    console.print(f"the model is in {out}", markup=False)
+    console.print(f"next: parallelrnn forecast {out} --level 80 --out forecast.csv", style="dim", markup=False)
+
+
+def forecast(
+    model: Model,
+    data: Annotated[Path | None, typer.Option("--data", help="Other series of the same kind, to go on from.")] = None,
+    future: Annotated[Path | None, typer.Option("--future", help="Covariates known ahead, for the next steps.")] = None,
+    level: Level = None,
+    decompose: Annotated[bool, typer.Option("--decompose", help="Add the parts of each forecast.")] = False,
+    out: Annotated[Path | None, typer.Option("--out", help="A CSV or Parquet file; printed if not given.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Forecast the steps after the series that a model was fitted on, or after those of another file.
+
+    Example: parallelrnn forecast model/ --level 80 --level 95 --out forecast.csv
+    """
+    with refusals():
+        forecaster = Forecaster.load(model)
+        new = None if data is None else read_table(data)[forecaster.column_names]
+        ahead = None if future is None else read_table(future)
+        with told_warnings():
+            found = pd.DataFrame(forecaster.predict(new, level or (), ahead, decompose))
+        if out is not None:
+            write_table(found, out)
+    if as_json:
+        typer.echo(found.to_json(orient="records", date_format="iso"))
+    elif out is None:
+        typer.echo(found.to_csv(index=False), nl=False)
+    else:
+        Console(highlight=False).print(f"{len(found)} rows are in {out}", markup=False)
+
+
+def explain(
+    model: Model,
+    html: Annotated[Path | None, typer.Option("--html", help="A file for a page to open in a browser.")] = None,
+    most: Annotated[int, typer.Option("--most", min=1, help="Rows to print.")] = 8,
+    as_json: AsJson = False,
+) -> None:
+    """Say which cycles the forecasts of a model are made of, and how it remembers; write a page about it.
+
+    Example: parallelrnn explain model/ --html report.html
+    """
+    with refusals():
+        forecaster = Forecaster.load(model)
+        found = forecaster.explain()
+        if html is not None:
+            forecaster.report(html)
+    if as_json:
+        modes = json.loads(found.modes.to_frame().to_json(orient="records"))
+        features = json.loads(found.features.to_frame().to_json(orient="records"))
+        typer.echo(json.dumps({"modes": modes, "features": features}))
+        return
+    console = Console(highlight=False)
+    console.print(str(found.summary(most)), markup=False, soft_wrap=True)
+    console.print(str(found.features.summary(most)), markup=False, soft_wrap=True)
+    if html is not None:
+        console.print(f"the page is {html}", markup=False)
+
+
+def evaluate(
+    data: Data,
+    horizon: Horizon,
+    test_size: Annotated[int | None, typer.Option("--test-size", help="Steps at the end to forecast; a fifth.")] = None,
+    rows: Annotated[int | None, typer.Option("--rows", min=1, help="Read no more rows than these.")] = None,
+    time_col: Time = None,
+    id_col: Id = None,
+    target: Target = None,
+    lookback: Lookback = None,
+    freq: Freq = None,
+    cell: Cell = "linear",
+    decoder: Decoder = "waves",
+    val_size: ValSize = None,
+    seed: Seed = 0,
+    level: Level = None,
+    as_json: AsJson = False,
+) -> None:
+    """Forecast every window at the end of the series, beside naive, seasonal naive and linear forecasts.
+
+    Example: parallelrnn evaluate ETTh1.csv --rows 14400 --test-size 2880 --val-size 2880 --horizon 96
+    """
+    with refusals():
+        table, layout = _read(data, id_col, time_col, target, ())
+        table = table if rows is None else table.head(rows)
+        forecaster = Forecaster(horizon, lookback, cell=cell, decoder=decoder, random_state=seed)
+        with told_warnings():
+            panel = forecaster.read(table, freq, **layout.arguments())
+            size = test_size or max(horizon, min(len(one) for one in panel.series) // 5)
+            found = score(forecaster, panel, size, val_size, tuple(level or (80, 95)))
+    if as_json:
+        typer.echo(json.dumps(found.to_json()))
+    else:
+        Console(highlight=False).print(str(found.display().text()), markup=False, soft_wrap=True)
+
+
+def vars_of(layout: Layout) -> dict[str, Any]:
+    """A layout for JSON."""
+    return {"time": layout.time, "id": layout.id, "targets": list(layout.targets), "guessed": list(layout.guesses)}
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """End with the message of a refusal, which says what to do, and without a traceback."""
+    try:
+        yield
+    except ModelFileError as error:
+        _refuse(error, MODEL_ERROR)
+    except TrainingError as error:
+        _refuse(error, TRAINING_ERROR)
+    except (ValueError, TypeError, OSError, ModuleNotFoundError) as error:
+        _refuse(error, DATA_ERROR)
+
+
+@contextmanager
+def told_warnings() -> Iterator[None]:
+    """Warnings as sentences, each once."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    console = Console(stderr=True, highlight=False)
+    for text in dict.fromkeys(str(one.message) for one in caught):
+        console.print(f"note: {text}", style="yellow", markup=False, soft_wrap=True)
+
+
+def _refuse(error: Exception, code: int) -> None:
+    Console(stderr=True, highlight=False).print(str(error), style="red", markup=False, soft_wrap=True)
+    raise typer.Exit(code) from None
+
+
+def _read(
+    data: Path, id_col: str | None, time_col: str | None, target: list[str] | None, covariates: Any
+) -> tuple[pd.DataFrame, Layout]:
+    table = read_table(data)
+    layout = understand(table, id_col, time_col, target or (), covariates)
+    used = [*([] if layout.id is None else [layout.id]), layout.time, *layout.targets, *covariates]
+    missing = [name for name in used if name not in table.columns]
+    if missing:
+        raise ValueError(
+            f"{data.name} has no column {', '.join(map(repr, missing))}; it has {', '.join(map(repr, table.columns))}"
+        )
+    left = [str(name) for name in table.columns if name not in used]
+    if left:
+        Console(stderr=True, highlight=False).print(f"note: not used: {', '.join(left)}", style="yellow", markup=False)
+    return table[used], layout

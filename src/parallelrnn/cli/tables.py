@@ -1,0 +1,98 @@
+"""Files of series: read, understood and written, with a word on what was guessed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from parallelrnn.estimators.panel import TableError
+from parallelrnn.files import write_bytes
+
+_TIMES = ("ds", "date", "datetime", "time", "timestamp", "day", "month", "year")
+_IDS = ("unique_id", "id", "series", "item_id", "series_id")
+
+
+def read_table(path: Path) -> pd.DataFrame:
+    """A CSV or Parquet file."""
+    if not path.is_file():
+        raise TableError(f"there is no file {path}")
+    kind = path.suffix.lower()
+    try:
+        if kind in (".parquet", ".pq"):
+            return pd.read_parquet(path)
+        if kind in (".csv", ".txt", ".gz", ".tsv"):
+            return pd.read_csv(path, sep="\t" if kind == ".tsv" else ",")
+    except ImportError as error:
+        raise TableError(f"reading {path.name} needs pyarrow, which is not installed: pip install pyarrow") from error
+    except (ValueError, OSError, UnicodeDecodeError) as error:
+        raise TableError(f"{path} cannot be read: {error}") from error
+    raise TableError(f"{path} is neither CSV nor Parquet by its name; expected .csv, .tsv, .csv.gz or .parquet")
+
+
+def write_table(frame: pd.DataFrame, path: Path) -> None:
+    """A CSV or Parquet file, whole or not at all."""
+    if path.suffix.lower() in (".parquet", ".pq"):
+        write_bytes(path, frame.to_parquet(index=False))
+    else:
+        write_bytes(path, frame.to_csv(index=False).encode("utf-8"))
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which column is what, and what of that was guessed."""
+
+    id: str | None
+    time: str
+    targets: tuple[str, ...]
+    guesses: tuple[str, ...]
+
+    def arguments(self) -> dict[str, Any]:
+        """As `Forecaster.fit` takes them."""
+        ids = {} if self.id is None else {"id_col": self.id}
+        return {**ids, "time_col": self.time, "target_col": self.targets[0] if len(self.targets) == 1 else self.targets}
+
+
+def understand(
+    frame: pd.DataFrame, id: str | None, time: str | None, targets: Sequence[str], covariates: Sequence[str]
+) -> Layout:
+    """What was said, and for the rest a guess."""
+    guesses = []
+    if time is None:
+        time = _guess_time(frame)
+        guesses.append(f"time column {time!r}")
+    if id is None:
+        id = next((name for name in _IDS if name in frame.columns and name != time), None)
+        if id is not None:
+            guesses.append(f"id column {id!r}")
+    if not targets:
+        targets = _guess_targets(frame, (id, time, *covariates))
+        guesses.append(f"target{'s' if len(targets) > 1 else ''} {', '.join(map(repr, targets))}")
+    return Layout(id, time, tuple(targets), tuple(guesses))
+
+
+def _guess_time(frame: pd.DataFrame) -> str:
+    by_name = [name for name in frame.columns if str(name).lower() in _TIMES]
+    others = [name for name in frame.columns if frame[name].dtype == object or "str" in str(frame[name].dtype)]
+    others += [name for name in frame.columns if "datetime" in str(frame[name].dtype)]
+    for name in [*by_name, *others]:
+        column = frame[name]
+        if pd.api.types.is_integer_dtype(column) or "datetime" in str(column.dtype):
+            return str(name)
+        if pd.to_datetime(column.head(100), errors="coerce", format="ISO8601").notna().all():
+            return str(name)
+    raise TableError(
+        f"none of the columns {', '.join(map(repr, frame.columns))} looks like time stamps; name it by --time"
+    )
+
+
+def _guess_targets(frame: pd.DataFrame, taken: Sequence[str | None]) -> list[str]:
+    if "y" in frame.columns:
+        return ["y"]
+    found = [name for name in frame.columns if name not in taken and pd.api.types.is_numeric_dtype(frame[name])]
+    if not found:
+        raise TableError("the table has no column of numbers to forecast; name one by --target")
+    return found
