@@ -66,8 +66,9 @@ def fit_cycles(series: Series, steps: int, periods: Sequence[float]) -> tuple[Cy
     cosines = {period: np.zeros((HARMONICS, values.shape[1])) for period in periods}
     sines = {period: np.zeros((HARMONICS, values.shape[1])) for period in periods}
     for channel in range(values.shape[1]):
-        kept = _outstanding(values[:, channel], lines)
-        found = _least_squares(values[:, channel], observed[:, channel], numbers, {p: lines[p] for p in kept})
+        channel_values = values[:, channel], observed[:, channel], numbers
+        kept = _outstanding(*channel_values, lines)
+        found = _least_squares(*channel_values, {period: lines[period] for period in kept})
         for period, (cosine, sine) in found.items():
             rows = np.array(lines[period]) - 1
             cosines[period][rows, channel], sines[period][rows, channel] = cosine, sine
@@ -82,29 +83,48 @@ def _lines(period: float, shorter: Sequence[float], steps: int) -> list[int]:
     return [k for k in numbers if all(abs(k / period - frequency) * steps > 1 for frequency in taken)]
 
 
-def _outstanding(values: Array, lines: dict[float, list[int]]) -> list[float]:
-    """The periods of which at least one line stands out of the spectrum around it."""
+def _outstanding(
+    values: Array, observed: NDArray[np.bool_], numbers: NDArray[np.int64], lines: dict[float, list[int]]
+) -> list[float]:
+    """The periods of which at least one line stands out of the spectrum around it, shorter ones taken off first."""
+    kept: list[float] = []
+    for period in lines:
+        rest = values - _line_sum(values, observed, numbers, {p: lines[p] for p in kept})
+        if _stands_out(rest, period, lines):
+            kept.append(period)
+    return kept
+
+
+def _stands_out(values: Array, period: float, lines: dict[float, list[int]]) -> bool:
     steps = len(values)
     time = np.arange(steps)
     flat = values - np.polyval(np.polyfit(time, values, 1), time)
+    if flat.std() <= 1e-9 * abs(values).max():  # rounding
+        return False
+    flat *= np.hanning(steps + 2)[1:-1]  # keeps strong lines from spilling over
     power = abs(np.fft.rfft(flat)) ** 2
-    known = np.array([k / period for period, numbers in lines.items() for k in numbers])
     bins = np.arange(len(power))
-    between = np.ones(len(power), dtype=bool)
-    between[0] = False
-    for frequency in known:
-        between[abs(bins - frequency * steps) < 1.5] = False
-    kept = []
-    for period, numbers in lines.items():
-        for k in numbers:
-            centre = k / period * steps
-            around = power[between & (abs(bins - centre) <= _AROUND)]
-            line = abs(flat @ np.exp(-2j * math.pi * k / period * time)) ** 2
-            # The power of noise is exponentially distributed: its mean is its median over ln 2.
-            if len(around) >= 4 and line > _OUTSTANDING * np.median(around) / math.log(2):
-                kept.append(period)
-                break
-    return kept
+    between = bins > 0
+    for frequency in [k / p for p, numbers in lines.items() for k in numbers]:
+        between &= abs(bins - frequency * steps) > 2.5
+    for k in lines[period]:
+        around = power[between & (abs(bins - k / period * steps) <= _AROUND)]
+        line = abs(flat @ np.exp(-2j * math.pi * k / period * time)) ** 2
+        # The power of noise is exponentially distributed: its mean is its median over ln 2.
+        if len(around) >= 4 and line > _OUTSTANDING * np.median(around) / math.log(2):
+            return True
+    return False
+
+
+def _line_sum(
+    values: Array, observed: NDArray[np.bool_], numbers: NDArray[np.int64], lines: dict[float, list[int]]
+) -> Array:
+    """The lines of some periods in a series, added up."""
+    total = np.zeros(len(values))
+    for period, (cosine, sine) in _least_squares(values, observed, numbers, lines).items():
+        turns = 2 * math.pi * np.outer(numbers, np.array(lines[period]) / period)
+        total += np.cos(turns) @ cosine + np.sin(turns) @ sine
+    return total
 
 
 def _least_squares(

@@ -70,9 +70,10 @@ class Forecaster(Options):
         Train on these quantiles, and take intervals from them. None: one forecast, and conformal intervals.
     missing
         "interpolate": gaps are filled by straight lines, with a warning, and neither trained nor judged on; or "error".
-    loss, learning_rate, batch_size, max_epochs, patience, gradient_clip, dropout
+    loss, learning_rate, batch_size, max_epochs, epoch_steps, patience, gradient_clip, dropout
         Of the training: "mae", "mse" or "huber"; steps by Adam, whose size falls from epoch to epoch; until the error
-        on validation has not fallen for `patience` epochs.
+        on validation has not fallen for `patience` epochs. An epoch sees all windows once, but has no fewer and no more
+        than `epoch_steps` steps.
     max_time
         Seconds after which training ends with the epoch.
     random_state
@@ -218,8 +219,8 @@ class Forecaster(Options):
     @classmethod
     def load(cls, path: str | Path) -> Forecaster:
         """A forecaster from a directory that `save` wrote."""
-        arguments, backend, fitted = store.load(path)
-        forecaster = cls(**arguments)
+        options, backend, fitted = store.load(path)
+        forecaster = cls(**options.arguments())
         forecaster._fitted, forecaster._backend = fitted, backend
         return forecaster
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from parallelrnn.estimators.checkpoint import Checkpoint
 from parallelrnn.estimators.cycles import calendar_periods
@@ -55,7 +55,7 @@ def learn(options: Options, panel: Panel, val_size: int | None, checkpoint: Chec
     split = split_windows(panel.series, sequences, steps)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(options.random_state)
-        network = _network(options, panel, lookback, periods, profiles, steps)
+        network = _network(options, panel, lookback, periods, profiles, covariates, steps)
         network, history = _train(options, network, sequences, split, checkpoint)
     sample = split.validation[:: max(1, len(split.validation) // _SAMPLED)]
     return Fitted(
@@ -161,6 +161,7 @@ def _network(
     lookback: int,
     periods: Sequence[float],
     profiles: Sequence[Profile],
+    covariates: CovariateScale,
     steps: Sequence[int],
 ) -> Network:
     made_of = Architecture(
@@ -184,6 +185,8 @@ def _network(
         quantiles=1 if options.quantiles is None else len(options.quantiles),
     )
     network = Network(made_of)
+    if network.effect is not None:
+        _start_effect(network.effect, panel.series, profiles, covariates, steps)
     if isinstance(network.decoder, WaveDecoder):
         # The cycles of the calendar are left in: they vary, and waves that start at them can follow that.
         scaled = [
@@ -197,6 +200,23 @@ def _network(
             np.geomspace(2, 2 * options.horizon + 1, options.num_decays).tolist(),
         )
     return network
+
+
+@torch.no_grad()
+def _start_effect(
+    effect: nn.Linear,
+    series: Sequence[Series],
+    profiles: Sequence[Profile],
+    covariates: CovariateScale,
+    steps: Sequence[int],
+) -> None:
+    """Effects of covariates by least squares over steps from one value to the next, in which levels do not matter."""
+    known, moved = [], []
+    for one, profile, n in zip(series, profiles, steps, strict=True):
+        known.append(np.diff(covariates.known(one.future[:n]), axis=0))
+        moved.append(np.diff(profile.to_scale(one)[:n], axis=0))
+    found = np.linalg.lstsq(np.concatenate(known), np.concatenate(moved), rcond=1e-6)[0]  # (F, C)
+    effect.weight.copy_(torch.from_numpy(found.T))
 
 
 def _default_segment(cell: str, lookback: int, periods: Sequence[float]) -> int:

@@ -45,6 +45,7 @@ class Options:
     batch_size: int = 448
     max_epochs: int = 10
     patience: int = 3
+    epoch_steps: tuple[int, int] = (64, 256)
     gradient_clip: float = 1.0
     max_time: float | None = None
     random_state: int = 0
@@ -76,6 +77,9 @@ class Options:
             raise ValueError(f"learning_rate should be above 0, got {self.learning_rate}")
         if self.max_time is not None and not self.max_time > 0:
             raise ValueError(f"max_time should be a number of seconds above 0, got {self.max_time}")
+        least, most = self.epoch_steps = (int(self.epoch_steps[0]), int(self.epoch_steps[1]))
+        if not 1 <= least <= most:
+            raise ValueError(f"epoch_steps: expected the fewest and the most steps of an epoch, got {least} and {most}")
         self._check_cycles()
         self._check_quantiles()
         for name in ("past_covariates", "future_covariates", "static_covariates"):
@@ -96,6 +100,7 @@ class Options:
             batch_size=self.batch_size,
             max_epochs=self.max_epochs,
             patience=self.patience,
+            epoch_steps=self.epoch_steps,
             gradient_clip=self.gradient_clip,
             max_time=self.max_time,
         )

@@ -25,6 +25,7 @@ from parallelrnn.estimators.fitted import Fitted
 from parallelrnn.estimators.grid import Grid
 from parallelrnn.estimators.intervals import Calibration
 from parallelrnn.estimators.network import Architecture, Network
+from parallelrnn.estimators.options import Options
 from parallelrnn.estimators.panel import Columns, Series
 from parallelrnn.estimators.parts import Origins
 from parallelrnn.estimators.sequences import CovariateScale, Profile
@@ -33,6 +34,7 @@ from parallelrnn.files import write_bytes, write_text
 FORMAT = "parallelrnn forecaster"
 VERSION = 1
 MANIFEST = "model.json"
+_LONGEST = 10_000_000  # steps of a look-back
 
 
 class ModelFileError(ValueError):
@@ -65,13 +67,15 @@ def save(path: str | Path, arguments: dict[str, Any], backend: str, fitted: Fitt
     return directory
 
 
-def load(path: str | Path) -> tuple[dict[str, Any], str, Fitted]:
-    """Read a model: its arguments, the kind of tables it makes, and what it has learned."""
+def load(path: str | Path) -> tuple[Options, str, Fitted]:
+    """Read a model: what it was told, the kind of tables it makes, and what it has learned."""
     directory = Path(path)
     manifest = _manifest(directory)
     try:
         tensors = _checked_tensors(directory, manifest)
-        return manifest["arguments"], manifest["backend"], _fitted(manifest, tensors)
+        options = Options(**manifest["arguments"])
+        _check_sizes(manifest, tensors)
+        return options, str(manifest["backend"]), _fitted(manifest, tensors)
     except (KeyError, TypeError, ValueError, RuntimeError, IndexError, AttributeError) as error:
         if isinstance(error, ModelFileError):
             raise
@@ -111,6 +115,30 @@ def _checked_tensors(directory: Path, manifest: dict[str, Any]) -> dict[str, Ten
     except safetensors.SafetensorError as error:
         raise ModelFileError(f"{file} holds no tensors: {error}") from error
     return found
+
+
+def _check_sizes(words: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    """Whether words and tensors agree, before memory is taken for what the words say."""
+    made_of, series = Architecture(**words["architecture"]), words["series"]
+    gates = {"lstm": 4, "gru": 3}.get(made_of.cell, 1)
+    rows, inputs = tensors["network.encoder.weight_ih_l0"].shape
+    count, _, horizon, channels = tensors["calibration.table"].shape
+    has_waves = made_of.decoder == "waves"
+    checks = {
+        "hidden_size": rows == gates * made_of.hidden_size,
+        "inputs": inputs == made_of.segment * (made_of.channels + made_of.past + made_of.future),
+        "horizon": horizon == made_of.horizon,
+        "channels": channels == made_of.channels,
+        "series": len(series) > 0 and count == len(series) + 1,
+        "sample": all(0 <= index < len(series) for index in words["sample"]["series"]),
+        "num_layers": f"network.encoder.weight_ih_l{made_of.num_layers - 1}" in tensors,
+        "num_waves": not has_waves or len(tensors["network.decoder.log_rate"]) == made_of.num_waves,
+        "lookback": 1 <= made_of.lookback <= _LONGEST,
+        "quantiles": made_of.quantiles == len(words["quantiles"] or [0]),
+    }
+    wrong = [name for name, right in checks.items() if not right]
+    if wrong:
+        raise ValueError(f"its words and its tensors do not agree about {', '.join(wrong)}")
 
 
 def _words(fitted: Fitted) -> dict[str, Any]:

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from utilsforecast.losses import mae, mse
+
+from parallelrnn.estimators.evaluation import evaluate
+from parallelrnn.estimators.panel import TableError
+from tests.estimators.samples import hourly, quick
+
+TEST = 40
+
+
+@pytest.fixture(scope="module")
+def df() -> pd.DataFrame:
+    """At a scale of one in what is trained on, so that errors need not be scaled."""
+    table = hourly(500)
+    known = table.groupby("unique_id").head(500 - TEST - 80)
+    scale = known.groupby("unique_id")["y"].std(ddof=0)
+    return table.assign(y=table["y"] / table["unique_id"].map(scale))
+
+
+def test_scores_are_those_of_another_library_over_all_windows(df: pd.DataFrame) -> None:
+    forecaster = quick()
+    found = evaluate(forecaster, forecaster.read(df), TEST, 80)
+    windows = TEST - 12 + 1
+    frame = forecaster.cross_validation(df, n_windows=windows, step_size=1, val_size=80)
+    assert found.windows == 2 * windows
+    for name, score in (("mse", mse), ("mae", mae)):
+        expected = score(frame, models=["yhat"])["yhat"].mean()
+        assert getattr(found.scores[0], name) == pytest.approx(expected, rel=1e-4)
+
+
+def test_the_naive_rows_are_what_they_say(df: pd.DataFrame) -> None:
+    forecaster = quick()
+    found = {score.name.split(":")[0]: score for score in evaluate(forecaster, forecaster.read(df), TEST, 80).scores}
+    errors: dict[str, list[float]] = {"naive": [], "seasonal naive": []}
+    for _, series in df.groupby("unique_id"):
+        values = series["y"].to_numpy()
+        for origin in range(500 - TEST, 500 - 12 + 1):
+            future = values[origin : origin + 12]
+            errors["naive"] += abs(future - values[origin - 1]).tolist()
+            errors["seasonal naive"] += abs(future - values[origin - 24 : origin - 12]).tolist()
+    for name, each in errors.items():
+        assert found[name].mae == pytest.approx(np.mean(each), rel=1e-4)
+    assert found["linear (NLinear)"].mae < found["naive"].mae
+
+
+def test_coverage_is_told_at_every_level(df: pd.DataFrame) -> None:
+    forecaster = quick()
+    found = evaluate(forecaster, forecaster.read(df), TEST, 80, levels=(50, 90))
+    coverage = found.scores[0].coverage
+    assert 0.3 < coverage["50"] < coverage["90"] <= 1
+    text = str(found.display().text())
+    assert "in 90 %" in text
+    assert "none of them seen in training" in text
+    assert found.to_json()["scores"][0]["coverage"] == coverage
+
+
+def test_a_test_part_that_leaves_nothing_is_refused(df: pd.DataFrame) -> None:
+    forecaster = quick()
+    for size in (5, 495):
+        with pytest.raises(TableError, match=f"a test of {size} steps"):
+            evaluate(forecaster, forecaster.read(df), size, None)

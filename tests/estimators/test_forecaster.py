@@ -1,0 +1,291 @@
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import torch
+
+from parallelrnn import Forecaster, forecast_modes
+from parallelrnn.estimators.forecaster import NotFittedError
+from parallelrnn.estimators.panel import TableError
+from tests.estimators.samples import hourly, quick
+
+
+@pytest.fixture(scope="module")
+def df() -> pd.DataFrame:
+    return hourly()
+
+
+@pytest.fixture(scope="module")
+def fitted(df: pd.DataFrame) -> Forecaster:
+    return quick().fit(df)
+
+
+def test_forecasts_come_as_a_table_after_the_data(fitted: Forecaster, df: pd.DataFrame) -> None:
+    found = fitted.predict(level=[80, 95])
+    assert list(found.columns) == ["unique_id", "ds", "yhat", "yhat-lo-80", "yhat-hi-80", "yhat-lo-95", "yhat-hi-95"]
+    assert found["unique_id"].tolist() == ["a"] * 12 + ["b"] * 12
+    expected = pd.date_range(df["ds"].max(), periods=13, freq="h")[1:]
+    assert found["ds"].tolist() == [*expected, *expected]
+    assert (found["yhat-lo-95"] <= found["yhat-lo-80"]).all()
+    assert (found["yhat-lo-80"] < found["yhat"]).all()
+    assert (found["yhat-hi-80"] <= found["yhat-hi-95"]).all()
+
+
+def test_the_parts_of_a_forecast_add_up_to_it(fitted: Forecaster) -> None:
+    found = fitted.predict(decompose=True)
+    parts = found.drop(columns=["unique_id", "ds", "yhat"])
+    assert parts.columns[:2].tolist() == ["level", "calendar 24 h"]
+    np.testing.assert_allclose(parts.sum(axis=1), found["yhat"], rtol=1e-5)
+
+
+def test_the_same_table_again_gives_the_same_forecast(fitted: Forecaster, df: pd.DataFrame) -> None:
+    known, again = fitted.predict(), fitted.predict(df)
+    pd.testing.assert_frame_equal(known, again)
+    shuffled = df.sample(frac=1, random_state=0).sort_values("unique_id", kind="stable")
+    pd.testing.assert_frame_equal(fitted.predict(shuffled), known)
+    only = fitted.predict(df[df["unique_id"] == "b"])
+    np.testing.assert_allclose(only["yhat"], known["yhat"][12:])
+
+
+def test_forecasts_go_on_from_newer_data(fitted: Forecaster, df: pd.DataFrame) -> None:
+    longer = hourly(430)
+    found = fitted.predict(longer, level=[80])
+    assert found["ds"].min() == longer["ds"].max() + pd.Timedelta(hours=1)
+    scale = df.groupby("unique_id")["y"].std()
+    truth = hourly(442, noise=0.0).groupby("unique_id").tail(12)
+    error = (found["yhat"].to_numpy() - truth["y"].to_numpy()) / scale[found["unique_id"]].to_numpy()
+    assert abs(error).mean() < 0.5
+
+
+def test_a_series_that_was_never_seen_is_forecast_from_its_own_past(fitted: Forecaster) -> None:
+    new = hourly(300, ids=("c",), seed=5)
+    alone = fitted.predict(new, level=[80])
+    moved = fitted.predict(new.assign(y=1000 * new["y"] - 7), level=[80])
+    for name in ("yhat", "yhat-lo-80"):
+        np.testing.assert_allclose(moved[name], 1000 * alone[name] - 7, rtol=1e-3)
+
+
+def test_a_series_shorter_than_the_look_back_is_forecast(fitted: Forecaster) -> None:
+    found = fitted.predict(hourly(20, ids=("c",)))
+    assert np.isfinite(found["yhat"]).all()
+
+
+def test_polars_in_polars_out(df: pd.DataFrame, fitted: Forecaster) -> None:
+    same = quick().fit(pl.from_pandas(df))
+    found = same.predict(level=[80])
+    assert isinstance(found, pl.DataFrame)
+    expected = fitted.predict(level=[80])
+    assert found.columns == list(expected.columns)
+    np.testing.assert_allclose(found["yhat"].to_numpy(), expected["yhat"])
+    assert found["ds"].to_list() == expected["ds"].dt.to_pydatetime().tolist()
+
+
+def test_a_wide_table_is_its_columns_as_series(df: pd.DataFrame, fitted: Forecaster) -> None:
+    wide = df.pivot(index="ds", columns="unique_id", values="y").reset_index()
+    found = quick().fit(wide, target_col=["a", "b"]).predict()
+    pd.testing.assert_frame_equal(found, fitted.predict())
+
+
+def test_one_series_needs_no_id(df: pd.DataFrame) -> None:
+    one = df[df["unique_id"] == "a"].drop(columns="unique_id").rename(columns={"ds": "when", "y": "load"})
+    found = quick().fit(one, time_col="when", target_col="load").predict()
+    assert list(found.columns) == ["when", "yhat"]
+
+
+def test_mixed_channels_see_each_other() -> None:
+    random = np.random.default_rng(0)
+    driver = random.standard_normal(600).cumsum() * 0.1 + random.standard_normal(600)
+    wide = pd.DataFrame({"ds": np.arange(600), "driver": driver, "late": np.r_[np.zeros(4), driver[:-4]]})
+    options: dict[str, Any] = {
+        "horizon": 4,
+        "lookback": 24,
+        "max_epochs": 6,
+        "epoch_steps": (64, 64),
+        "decoder": "linear",
+        "dropout": 0.0,
+    }
+    errors = {}
+    for channels in ("mixed", "independent"):
+        forecaster = quick(channels=channels, **options)
+        targets = ["driver", "late"]
+        tests = forecaster.cross_validation(wide, n_windows=30, step_size=1, target_col=targets, val_size=100)
+        late = tests[tests["unique_id"] == "late"]
+        errors[channels] = float((late["y"] - late["yhat"]).abs().mean())
+    assert errors["mixed"] < 0.6 * errors["independent"]
+
+
+def test_covariates_known_ahead_have_their_effect(df: pd.DataFrame) -> None:
+    random = np.random.default_rng(0)
+    table = df.assign(holiday=(random.random(len(df)) < 0.1).astype(float))
+    table["y"] += 5 * table["holiday"] * np.where(table["unique_id"] == "a", 1, 10)
+    forecaster = quick(future_covariates=["holiday"], dropout=0.0).fit(table)
+    ahead = forecaster_ahead(table, 12)
+    with_none = forecaster.predict(futr_df=ahead.assign(holiday=0.0))
+    with_one = forecaster.predict(futr_df=ahead.assign(holiday=(np.arange(24) % 12 == 3).astype(float)))
+    change = (with_one["yhat"] - with_none["yhat"]).to_numpy().reshape(2, 12)
+    np.testing.assert_allclose(np.delete(change, 3, axis=1), 0, atol=1e-4)
+    assert change[0, 3] == pytest.approx(5, rel=0.15)
+    with pytest.raises(TableError, match="give them for the next 12 steps by futr_df="):
+        forecaster.predict()
+
+
+def forecaster_ahead(table: pd.DataFrame, horizon: int) -> pd.DataFrame:
+    stamps = pd.date_range(table["ds"].max(), periods=horizon + 1, freq="h")[1:]
+    return pd.concat([pd.DataFrame({"unique_id": name, "ds": stamps}) for name in table["unique_id"].unique()])
+
+
+def test_past_and_static_covariates_are_read(df: pd.DataFrame) -> None:
+    table = df.assign(wind=np.sin(np.arange(len(df))), size=np.where(df["unique_id"] == "a", 1.0, 2.0))
+    forecaster = quick(past_covariates=["wind"], static_covariates=["size"]).fit(table)
+    first, second = (
+        forecaster.predict(table.assign(wind=np.roll(table["wind"], shift)))["yhat"].to_numpy() for shift in (0, 1)
+    )
+    assert abs(first - second).max() > 0
+    np.testing.assert_allclose(forecaster.predict()["yhat"], first)
+
+
+def test_quantiles_in_place_of_conformal_intervals(df: pd.DataFrame) -> None:
+    forecaster = quick(quantiles=[0.9, 0.1, 0.5], max_epochs=8).fit(df)
+    found = forecaster.predict(level=[80])
+    assert (found["yhat-lo-80"] <= found["yhat"]).all()
+    assert (found["yhat"] <= found["yhat-hi-80"]).all()
+    with pytest.raises(ValueError, match=r"an interval of 95 % needs the quantile 0.025, .* those trained allow 80"):
+        forecaster.predict(level=[95])
+    tests = forecaster.cross_validation(df, n_windows=8, step_size=5, level=[80])
+    inside = (tests["y"] >= tests["yhat-lo-80"]) & (tests["y"] <= tests["yhat-hi-80"])
+    assert 0.6 < inside.mean() < 0.95
+
+
+def test_cross_validation_forecasts_what_a_user_would_have_forecast(df: pd.DataFrame) -> None:
+    forecaster = quick()
+    found = forecaster.cross_validation(df, n_windows=3, step_size=7, level=[80])
+    assert list(found.columns) == ["unique_id", "ds", "cutoff", "y", "yhat", "yhat-lo-80", "yhat-hi-80"]
+    with pytest.raises(NotFittedError):
+        forecaster.predict()
+    ends = df["ds"].max() - pd.to_timedelta([26, 19, 12], unit="h")
+    assert sorted(found["cutoff"].unique()) == list(ends)
+    by_hand = quick().fit(df[df["ds"] <= ends[0]])
+    for cutoff in ends:
+        mine = by_hand.predict(df[df["ds"] <= cutoff], level=[80])
+        its = found[found["cutoff"] == cutoff].reset_index(drop=True)
+        for name in ("yhat", "yhat-lo-80"):
+            np.testing.assert_allclose(mine[name], its[name], rtol=1e-5)
+        observed = its.merge(df, on=["unique_id", "ds"])
+        np.testing.assert_array_equal(observed["y_x"], observed["y_y"])
+
+
+def test_cross_validation_can_fit_anew_for_every_window(df: pd.DataFrame) -> None:
+    found = quick().cross_validation(df, n_windows=2, refit=True)
+    last = quick().fit(df[df["ds"] <= found["cutoff"].max()]).predict()
+    its = found[found["cutoff"] == found["cutoff"].max()]
+    np.testing.assert_allclose(last["yhat"], its["yhat"], rtol=1e-5)
+
+
+def test_an_explanation_names_the_cycles_with_their_shares(fitted: Forecaster) -> None:
+    found = fitted.explain()
+    first = found.modes[0]
+    assert first.period == pytest.approx(24)
+    assert first.source == "the calendar"
+    assert first.meaning == "never fades"
+    assert first.share > 0.5
+    assert sum(mode.share for mode in found.modes) == pytest.approx(1, abs=1e-6)
+    assert "24 h" in found.summary()
+    assert len(found.features) == 8
+    assert np.allclose(found.components.drop(columns=["unique_id", "ds", "yhat"]).sum(axis=1), found.components["yhat"])
+    assert fitted._fitted is not None
+    assert len(forecast_modes(fitted._fitted.network.decoder)) == len(found.modes) - 1
+
+
+def test_without_waves_there_are_no_modes_but_those_of_the_calendar(df: pd.DataFrame) -> None:
+    forecaster = quick(decoder="linear").fit(df)
+    assert [mode.source for mode in forecaster.explain().modes] == ["the calendar"]
+    found = forecaster.predict(decompose=True)
+    np.testing.assert_allclose(found[["level", "calendar 24 h", "decoder"]].sum(axis=1), found["yhat"], rtol=1e-5)
+
+
+@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru"])
+def test_other_cells_forecast_and_explain(cell: str, df: pd.DataFrame) -> None:
+    forecaster = quick(cell=cell, max_epochs=1).fit(df)
+    assert np.isfinite(forecaster.predict()["yhat"]).all()
+    unit = 1 if cell == "rnn" else 12
+    assert forecaster.explain().features.time.amount == unit
+
+
+def test_a_constant_series_stays_constant() -> None:
+    df = pd.DataFrame({"ds": pd.date_range("2024-01-01", periods=200, freq="D"), "y": 7.0})
+    found = quick().fit(df).predict(level=[80])
+    np.testing.assert_allclose(found[["yhat", "yhat-lo-80", "yhat-hi-80"]], 7.0, atol=1e-3)
+
+
+def test_gaps_are_told_and_filled(df: pd.DataFrame) -> None:
+    holes = df.copy()
+    holes.loc[[50, 51, 500], "y"] = np.nan
+    with pytest.warns(UserWarning, match="4 values missing in 2 series"):
+        quick().fit(holes.drop(index=310))
+    with pytest.raises(TableError, match="missing"):
+        quick(missing="error").fit(holes)
+
+
+def test_what_has_not_learned_cannot_tell() -> None:
+    for call in (lambda f: f.predict(), lambda f: f.explain(), lambda f: f.save("x"), lambda f: f.report("x.html")):
+        with pytest.raises(NotFittedError, match=r"call fit\(df\), or Forecaster.load"):
+            call(quick())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"horizon": 0}, "horizon should be at least 1, got 0"),
+        ({"cell": "transformer"}, "cell should be one of 'linear', 'rnn', 'lstm', 'gru'"),
+        ({"decoder": "free"}, "decoder should be one of"),
+        ({"hidden_size": 7}, "hidden_size 7 is not a multiple of block_size 2"),
+        ({"dropout": 1.0}, "dropout should be at least 0 and below 1"),
+        ({"cycles": [1.0]}, "periods of at least 2 steps"),
+        ({"cycles": "lunar"}, "cycles should be 'calendar'"),
+        ({"quantiles": [0.0, 0.5]}, "quantiles: expected numbers between 0 and 1"),
+        ({"learning_rate": -1.0}, "learning_rate should be above 0"),
+        ({"max_time": 0}, "max_time should be a number of seconds"),
+        ({"channels": "both"}, "channels should be one of"),
+    ],
+)
+def test_arguments_that_make_no_forecaster(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Forecaster(**{"horizon": 4, **arguments})
+
+
+@pytest.mark.parametrize("arguments", [{"horizon": 2.5}, {"lookback": "3"}, {"past_covariates": "wind"}])
+def test_arguments_of_the_wrong_kind(arguments: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match=r"expected|should be a whole number"):
+        Forecaster(**{"horizon": 4, **arguments})
+
+
+def test_series_that_are_too_short_are_refused(df: pd.DataFrame) -> None:
+    with pytest.raises(ValueError, match="no series is long enough to learn a horizon of 12 steps from: the longest"):
+        quick().fit(df.groupby("unique_id").head(12))
+    with pytest.raises(ValueError, match="val_size has to hold at least one forecast of 12 steps, got 5"):
+        quick().fit(df, val_size=5)
+    with pytest.raises(TableError, match="too few for 40 windows"):
+        quick().cross_validation(df, n_windows=40)
+
+
+def test_short_series_are_learned_from_with_a_word_of_warning(df: pd.DataFrame) -> None:
+    with pytest.warns(UserWarning, match="no series is long enough to keep a part of it for validation"):
+        forecaster = quick().fit(df.groupby("unique_id").head(24))
+    assert np.isfinite(forecaster.predict()["yhat"]).all()
+
+
+def test_every_argument_is_explained() -> None:
+    for name in inspect.signature(Forecaster).parameters:
+        assert name in (Forecaster.__doc__ or ""), name
+
+
+def test_levels_are_per_cents(fitted: Forecaster) -> None:
+    with pytest.raises(ValueError, match="per cents between 0 and 100"):
+        fitted.predict(level=[120])
+    assert list(fitted.predict(level=[92.5]).columns)[-1] == "yhat-hi-92.5"
+    assert torch.is_grad_enabled()

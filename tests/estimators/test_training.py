@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import math
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from utilsforecast.losses import mae, mse, quantile_loss
+
+from parallelrnn import Forecaster
+from parallelrnn.estimators import training
+from parallelrnn.estimators.checkpoint import FILE, CheckpointError
+from parallelrnn.estimators.training import Trainer, TrainingError, pinball, pointwise
+from tests.estimators.samples import hourly, quick
+
+
+def weights(forecaster: Forecaster) -> dict[str, torch.Tensor]:
+    assert forecaster._fitted is not None
+    return forecaster._fitted.network.state_dict()
+
+
+def same(first: Forecaster, second: Forecaster) -> bool:
+    mine, its = weights(first), weights(second)
+    return mine.keys() == its.keys() and all(torch.equal(mine[name], its[name]) for name in mine)
+
+
+@pytest.mark.parametrize("cell", ["linear", "gru"])
+def test_the_same_seed_gives_the_same_bits_and_leaves_other_generators_alone(cell: str) -> None:
+    df = hourly()
+    torch.manual_seed(7)
+    np.random.seed(7)  # noqa: NPY002
+    before = torch.get_rng_state(), np.random.get_state()[1].tolist()  # type: ignore[index, union-attr] # noqa: NPY002
+    first, second, other = (quick(cell=cell, random_state=seed).fit(df) for seed in (3, 3, 4))
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert np.random.get_state()[1].tolist() == before[1]  # type: ignore[index, union-attr] # noqa: NPY002
+    assert same(first, second)
+    assert not same(first, other)
+
+
+class CutOffError(Exception):
+    """What stops a training in the middle."""
+
+
+@pytest.mark.parametrize("epochs", [1, 3])
+def test_a_training_that_was_cut_off_goes_on_to_the_same_bits(
+    epochs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    df = hourly()
+    options: dict[str, Any] = {"max_epochs": 4, "patience": 4, "dropout": 0.2}
+    whole = quick(**options).fit(df)
+    epoch = Trainer._epoch
+
+    def cut(self: Trainer[Any]) -> float:
+        if self.progress.epoch == epochs:
+            raise CutOffError
+        return epoch(self)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(training.Trainer, "_epoch", cut)
+        with pytest.raises(CutOffError):
+            quick(**options).fit(df, checkpoint=tmp_path)
+    assert [file.name for file in tmp_path.iterdir()] == [FILE]
+    resumed = quick(**options).fit(df, checkpoint=tmp_path, resume=True)
+    assert same(whole, resumed)
+    assert resumed._fitted is not None
+    assert len(resumed._fitted.history) == 4
+
+
+def test_a_checkpoint_of_another_training_is_refused(tmp_path: Path) -> None:
+    df = hourly()
+    first = quick().fit(df, checkpoint=tmp_path)
+    with pytest.raises(CheckpointError, match="other data or other arguments"):
+        quick(random_state=1).fit(df, checkpoint=tmp_path, resume=True)
+    with pytest.raises(CheckpointError, match="other data or other arguments"):
+        quick().fit(df.assign(y=df["y"] + 1), checkpoint=tmp_path, resume=True)
+    kept = (tmp_path / FILE).read_bytes()
+    (tmp_path / FILE).write_bytes(kept[:100])
+    with pytest.raises(CheckpointError, match="no whole checkpoint"):
+        quick().fit(df, checkpoint=tmp_path, resume=True)
+    assert same(quick().fit(df, checkpoint=tmp_path), first)  # anew
+    shutil.rmtree(tmp_path)
+    assert same(quick().fit(df, checkpoint=tmp_path, resume=True), first)  # nothing to go on with
+
+
+def test_going_on_needs_a_place() -> None:
+    with pytest.raises(ValueError, match="say where: checkpoint=directory"):
+        quick().fit(hourly(), resume=True)
+
+
+def test_losses_equal_those_of_another_library() -> None:
+    random = torch.Generator().manual_seed(0)
+    forecast, future = torch.randn(2, 50, 4, 1, generator=random)
+    weight = torch.ones_like(future)
+    frame = pd.DataFrame({"unique_id": 0, "ds": range(200), "y": future.flatten(), "m": forecast.flatten()})
+    for name, its in (("mae", mae), ("mse", mse)):
+        mine = pointwise(name)(forecast[..., None], future, weight)
+        assert float(mine) == pytest.approx(float(its(frame, models=["m"])["m"].iloc[0]), rel=1e-5)
+    mine = pinball((0.3,))(forecast[..., None], future, weight)
+    expected = quantile_loss(frame, models={"m": "m"}, q=0.3)["m"].iloc[0]
+    assert float(mine) == pytest.approx(float(expected), rel=1e-5)
+
+
+@pytest.mark.parametrize("loss", [pointwise("mae"), pointwise("mse"), pointwise("huber"), pinball((0.5,))])
+def test_what_was_not_observed_is_not_trained_on(loss: training.Loss) -> None:
+    forecast, future = torch.randn(2, 6, 4, 1)
+    weight = (torch.arange(24).view(6, 4, 1) % 3 > 0).float()
+    spoiled = torch.where(weight > 0, future, 1e9)
+    torch.testing.assert_close(loss(forecast[..., None], spoiled, weight), loss(forecast[..., None], future, weight))
+
+
+def test_training_stops_when_patience_or_time_are_used_up() -> None:
+    df = hourly(noise=3.0)
+    history = quick(max_epochs=30, patience=1, learning_rate=0.05).fit(df)._fitted.history  # type: ignore[union-attr]
+    errors = [epoch["validation"] for epoch in history]
+    assert len(errors) < 30
+    assert errors.index(min(errors)) == len(errors) - 2
+    timed = quick(max_epochs=30, patience=30, max_time=1e-6).fit(df)._fitted
+    assert timed is not None
+    assert len(timed.history) == 1
+
+
+def test_training_that_diverges_says_so() -> None:
+    with pytest.raises(TrainingError, match="use a smaller learning_rate"):
+        quick(loss="mse", learning_rate=1e18, gradient_clip=0.0, num_decays=2).fit(hourly())
+
+
+def test_an_epoch_has_neither_too_few_nor_too_many_steps() -> None:
+    seen: list[int] = []
+
+    class Counted(torch.optim.Adam):
+        def step(self, closure: Any = None) -> Any:
+            seen.append(1)
+            return super().step(closure)
+
+    original = torch.optim.Adam
+    torch.optim.Adam = Counted  # type: ignore[misc]
+    try:
+        quick(max_epochs=1, num_waves=0, num_decays=1, epoch_steps=(64, 256)).fit(hourly(120))
+    finally:
+        torch.optim.Adam = original  # type: ignore[misc]
+    assert len(seen) == 64
+    assert math.isfinite(sum(seen))
