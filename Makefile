@@ -1,4 +1,4 @@
-# make demo    set up .venv and train a small ParaLSTM on the sunspots
+# make demo    set up .venv, forecast the sunspots and write a page about it
 # make test    set up .venv and lint, type-check and test
 # make setup   set up .venv and no more
 
@@ -13,7 +13,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 setup: .venv/.installed-demo
 
 demo: setup
-	$(BIN)/python examples/sunspots.py
+	$(BIN)/parallelrnn demo
 
 test: lint
 	$(BIN)/python -m pytest -n 2 --dist worksteal

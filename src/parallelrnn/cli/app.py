@@ -20,6 +20,7 @@ from parallelrnn.bench import BenchError, report
 from parallelrnn.bench import cases as known
 from parallelrnn.bench.results import Results
 from parallelrnn.bench.run import Settings, run
+from parallelrnn.cli import demo as demonstration
 from parallelrnn.cli import doctor as diagnosis
 from parallelrnn.cli import forecasting
 
@@ -31,6 +32,15 @@ for command in (forecasting.fit, forecasting.forecast, forecasting.explain, fore
 @app.callback()
 def _describe() -> None:
     """Recurrent layers made of small blocks that run side by side and can be read."""
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="A file for the page about it.")] = Path("sunspots.html"),
+) -> None:
+    """Forecast the sunspots, say what the forecast is made of, and write a page about it; half a minute."""
+    with forecasting.refusals():
+        demonstration.run(out)
 
 
 @app.command()

@@ -9,26 +9,24 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from parallelrnn.estimators.checkpoint import Checkpoint
 from parallelrnn.estimators.cycles import calendar_periods
 from parallelrnn.estimators.fitted import Fitted
 from parallelrnn.estimators.inference import calibrate
 from parallelrnn.estimators.intervals import middle_of
-from parallelrnn.estimators.network import Architecture, Network
+from parallelrnn.estimators.network import Network
 from parallelrnn.estimators.options import Options
 from parallelrnn.estimators.panel import Panel, Series
 from parallelrnn.estimators.parts import Origins
 from parallelrnn.estimators.progress import progress_bar
 from parallelrnn.estimators.pruning import prune
 from parallelrnn.estimators.sequences import CovariateScale, Profile, Sequences
-from parallelrnn.estimators.start import strongest_periods
+from parallelrnn.estimators.start import start_network
 from parallelrnn.estimators.training import Recipe, Trainer, pinball, pointwise
-from parallelrnn.nn import WaveDecoder
 
 _LOOKBACK = 336  # steps, where series are long enough
-_SEGMENT = 24  # steps that gated cells read at once, about
 _SAMPLED = 512  # windows, by which forecasts are explained
 _VALIDATION = 5  # a series over this is its part for validation
 
@@ -55,7 +53,7 @@ def learn(options: Options, panel: Panel, val_size: int | None, checkpoint: Chec
     split = split_windows(panel.series, sequences, steps)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(options.random_state)
-        network = _network(options, panel, lookback, periods, profiles, covariates, steps)
+        network = start_network(options, panel, lookback, periods, profiles, covariates, steps)
         network, history = _train(options, network, sequences, split, checkpoint)
     sample = split.validation[:: max(1, len(split.validation) // _SAMPLED)]
     return Fitted(
@@ -153,82 +151,6 @@ def split_windows(series: Sequence[Series], sequences: Sequences, steps: list[in
         )
         return Split(steps, training, training, least, [n - horizon for n in steps])
     return Split(steps, training, validation, first, last)
-
-
-def _network(
-    options: Options,
-    panel: Panel,
-    lookback: int,
-    periods: Sequence[float],
-    profiles: Sequence[Profile],
-    covariates: CovariateScale,
-    steps: Sequence[int],
-) -> Network:
-    made_of = Architecture(
-        lookback,
-        options.horizon,
-        cell=options.cell,
-        decoder=options.decoder,
-        block_size=options.block_size,
-        hidden_size=options.hidden_size,
-        num_layers=options.num_layers,
-        num_waves=options.num_waves,
-        num_decays=options.num_decays,
-        normalize=options.normalize,
-        segment=options.segment or _default_segment(options.cell, lookback, periods),
-        gate=options.gate,
-        dropout=options.dropout,
-        channels=panel.series[0].values.shape[1],
-        past=len(panel.columns.past),
-        future=len(panel.columns.future),
-        static=len(panel.columns.static),
-        quantiles=1 if options.quantiles is None else len(options.quantiles),
-    )
-    network = Network(made_of)
-    if network.effect is not None:
-        _start_effect(network.effect, panel.series, profiles, covariates, steps)
-    if isinstance(network.decoder, WaveDecoder):
-        # The cycles of the calendar are left in: they vary, and waves that start at them can follow that.
-        scaled = [
-            ((one.values - profile.mean) / profile.scale)[:n]
-            for one, profile, n in zip(panel.series, profiles, steps, strict=True)
-        ]
-        longest = float(max(lookback, options.horizon))
-        network.decoder.start_at(
-            strongest_periods(scaled, options.num_waves, lookback, longest),
-            [float(lookback)] * options.num_waves,
-            np.geomspace(2, 2 * options.horizon + 1, options.num_decays).tolist(),
-        )
-    return network
-
-
-@torch.no_grad()
-def _start_effect(
-    effect: nn.Linear,
-    series: Sequence[Series],
-    profiles: Sequence[Profile],
-    covariates: CovariateScale,
-    steps: Sequence[int],
-) -> None:
-    """Effects of covariates by least squares over steps from one value to the next, in which levels do not matter."""
-    known, moved = [], []
-    for one, profile, n in zip(series, profiles, steps, strict=True):
-        known.append(np.diff(covariates.known(one.future[:n]), axis=0))
-        moved.append(np.diff(profile.to_scale(one)[:n], axis=0))
-    found = np.linalg.lstsq(np.concatenate(known), np.concatenate(moved), rcond=1e-6)[0]  # (F, C)
-    effect.weight.copy_(torch.from_numpy(found.T))
-
-
-def _default_segment(cell: str, lookback: int, periods: Sequence[float]) -> int:
-    """One step for memory that is read; about a day for gates, in parts or multiples of the shortest cycle."""
-    if cell in ("linear", "rnn") or lookback < 8:
-        return 1
-    wanted = min(_SEGMENT, lookback // 4)
-    whole = [round(period) for period in periods if abs(period - round(period)) < 1e-9]
-    if not whole:
-        return wanted
-    fitting = [n for n in range(1, lookback // 2 + 1) if n % whole[0] == 0 or whole[0] % n == 0]
-    return min(fitting, key=lambda n: abs(np.log(n / wanted)))
 
 
 def make_fabric(options: Options) -> Any:

@@ -1,0 +1,146 @@
+"""From a file of series to forecasts and a page, as typed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from parallelrnn import Forecaster
+from parallelrnn.cli import demo, forecasting
+from parallelrnn.cli.app import app
+from tests.estimators.samples import hourly, quick
+
+
+@pytest.fixture(autouse=True)
+def _short_trainings(monkeypatch: pytest.MonkeyPatch) -> None:
+    def short(horizon: int, lookback: int | None = None, **options: Any) -> Forecaster:
+        return quick(horizon, lookback or 48, **options)
+
+    short.load = Forecaster.load  # type: ignore[attr-defined]
+    monkeypatch.setattr(forecasting, "Forecaster", short)
+
+
+@pytest.fixture
+def csv(tmp_path: Path) -> Path:
+    path = tmp_path / "load.csv"
+    wide = hourly().pivot(index="ds", columns="unique_id", values="y").reset_index(names="date")
+    wide.to_csv(path, index=False)
+    return path
+
+
+def run(*words: object, code: int = 0) -> Any:
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    assert result.exit_code == code, result.output + str(result.exception)
+    assert "Traceback" not in result.output
+    return result
+
+
+def test_fit_says_what_it_guessed_and_what_it_learned(csv: Path, tmp_path: Path) -> None:
+    result = run("fit", csv, "--horizon", 12, "--out", tmp_path / "model")
+    for text in ("guessed: time column 'date'", "guessed: targets 'a', 'b'", "guessed: frequency 'h'", "24 h", "share"):
+        assert text in result.output
+    assert sorted(file.suffix for file in (tmp_path / "model").iterdir()) == [".json", ".safetensors"]
+
+
+def test_forecast_writes_what_the_model_predicts(csv: Path, tmp_path: Path) -> None:
+    model, out = tmp_path / "model", tmp_path / "forecast.csv"
+    run("fit", csv, "--time", "date", "--target", "b", "--horizon", 12, "--out", model)
+    result = run("forecast", model, "--level", 80, "--level", 95, "--out", out)
+    assert "12 rows are in" in result.output.replace("\n", " ")
+    found = pd.read_csv(out, parse_dates=["date"])
+    expected = Forecaster.load(model).predict(level=[80, 95])
+    pd.testing.assert_frame_equal(found, expected, check_dtype=False)
+    printed = run("forecast", model, "--json").stdout
+    np.testing.assert_allclose([row["yhat"] for row in json.loads(printed)], expected["yhat"])
+    assert run("forecast", model).stdout.splitlines()[0] == "date,yhat"
+
+
+def test_forecast_goes_on_from_a_newer_file_and_writes_parquet(csv: Path, tmp_path: Path) -> None:
+    model, newer, out = tmp_path / "model", tmp_path / "newer.parquet", tmp_path / "forecast.parquet"
+    run("fit", csv, "--target", "a", "--horizon", 12, "--out", model)
+    wide = hourly(420).pivot(index="ds", columns="unique_id", values="y").reset_index(names="date")
+    wide.to_parquet(newer)
+    run("forecast", model, "--data", newer, "--decompose", "--out", out)
+    found = pd.read_parquet(out)
+    assert found["date"].min() == wide["date"].max() + pd.Timedelta(hours=1)
+    np.testing.assert_allclose(found.drop(columns=["date", "yhat"]).sum(axis=1), found["yhat"], rtol=1e-5)
+
+
+def test_explain_prints_and_writes_a_page(csv: Path, tmp_path: Path) -> None:
+    model, page = tmp_path / "model", tmp_path / "report.html"
+    run("fit", csv, "--horizon", 12, "--out", model)
+    result = run("explain", model, "--html", page)
+    assert "Forecast modes" in result.output
+    assert "Recurrence features" in result.output
+    assert "What this forecast is made of" in page.read_text()
+    words = json.loads(run("explain", model, "--json").stdout)
+    assert words["modes"][0]["period"] == pytest.approx(24)
+    assert len(words["features"]) == 8
+
+
+def test_evaluate_puts_simple_methods_beside(csv: Path) -> None:
+    result = run("evaluate", csv, "--horizon", 12, "--test-size", 60, "--rows", 390)
+    for text in ("Forecaster (linear, waves)", "naive: the last value", "seasonal naive: the last 24 h", "NLinear"):
+        assert text in result.output
+    words = json.loads(run("evaluate", csv, "--horizon", 12, "--test-size", 60, "--level", 90, "--json").stdout)
+    assert words["windows"] == 2 * 49
+    assert list(words["scores"][0]["coverage"]) == ["90"]
+
+
+def test_covariates_are_named(csv: Path, tmp_path: Path) -> None:
+    model, ahead = tmp_path / "model", tmp_path / "ahead.csv"
+    run("fit", csv, "--target", "a", "--future", "b", "--horizon", 12, "--out", model)
+    assert "futr_df" in run("forecast", model, code=3).output
+    stamps = pd.date_range(pd.read_csv(csv, parse_dates=["date"])["date"].max(), periods=13, freq="h")[1:]
+    pd.DataFrame({"date": stamps, "b": 30.0}).to_csv(ahead, index=False)
+    assert len(run("forecast", model, "--future", ahead).stdout.splitlines()) == 13
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["fit", "nowhere.csv", "--horizon", "3", "--out", "m"], 3, "there is no file nowhere.csv"),
+        (["fit", "{csv}", "--horizon", "3", "--target", "z", "--out", "m"], 3, "has no column 'z'"),
+        (["fit", "{csv}", "--horizon", "3", "--time", "a", "--out", "m"], 3, "time column 'a'"),
+        (["fit", "{csv}", "--horizon", "0", "--out", "m"], 2, "horizon"),
+        (["fit", "{csv}", "--horizon", "3", "--cell", "x", "--out", "m"], 3, "cell should be one of"),
+        (["fit", "{csv}", "--horizon", "399", "--out", "m"], 3, "no series is long enough"),
+        (["forecast", "nowhere"], 4, "there is no model in nowhere"),
+        (["explain", "nowhere"], 4, "there is no model in nowhere"),
+        (["evaluate", "{csv}", "--horizon", "12", "--test-size", "3"], 3, "a test of 3 steps"),
+    ],
+)
+def test_what_cannot_be_done_is_said_without_a_traceback(
+    words: list[str], code: int, message: str, csv: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = run(*[word.replace("{csv}", str(csv)) for word in words], code=code)
+    assert message in " ".join(result.output.split())
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00", b"a,b\n1,2\n", b"date,y\n2020,x\n2021,y\n"])
+def test_files_that_hold_no_series(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "bad.csv"
+    path.write_bytes(content)
+    result = run("fit", path, "--horizon", 3, "--out", tmp_path / "m", code=3)
+    assert len(result.output.strip()) > 10
+
+
+def test_help_teaches_by_example() -> None:
+    for command in ("fit", "forecast", "explain", "evaluate"):
+        assert f"Example: parallelrnn {command}" in " ".join(run(command, "--help").output.split())
+
+
+def test_demo_tells_a_story(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "Forecaster", forecasting.Forecaster)
+    page = tmp_path / "sunspots.html"
+    text = run("demo", "--out", page).output
+    for part in ("naive: the last value", "2009", "Forecast modes", "sunspots.html"):
+        assert part in text
+    assert page.exists()
