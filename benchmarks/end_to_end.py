@@ -11,13 +11,13 @@ learning rate, clipping, absolute error, and no early stopping. README.md, besid
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
 import os
 import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
@@ -39,17 +39,14 @@ from parallelrnn.estimators.training import Recipe
 from parallelrnn.files import write_text
 
 Forecast = Callable[[pd.DataFrame, range], NDArray[Any]]  # a table and origins to (series, origins, horizon)
+Fitted = tuple[nn.Module, Forecast]
 TRAINING, VALIDATION = 8640, 2880  # rows: twelve months and four, of thirty days
+CELLS = ("gru", "lstm")  # "linear" is ours alone
 CLIP = 1.0
+DIGITS = {"seconds": 1, "peak, MB": 0, "by fit, MB": 0, "MSE": 3, "MAE": 3, "steps": 0, "parameters": 0}  # columns
 RELEASES = {"neuralforecast": "neuralforecast==3.3.0", "darts": "darts[torch]==0.48.1"}  # as pip calls them
-TRAINER = {
-    "accelerator": "cpu",
-    "logger": False,
-    "enable_checkpointing": False,
-    "enable_progress_bar": False,
-    "enable_model_summary": False,
-    "gradient_clip_val": CLIP,
-}
+QUIET = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
+TRAINER = {"accelerator": "cpu", "gradient_clip_val": CLIP, **QUIET}  # of Lightning
 
 
 @dataclass(frozen=True)
@@ -76,20 +73,10 @@ class Stepped(Forecaster):
         return replace(super().recipe(), epoch_steps=(self.epoch_steps, self.epoch_steps))
 
 
-def fit_ours(
-    settings: Settings, seed: int, table: pd.DataFrame, cell: str, defaults: bool
-) -> tuple[nn.Module, Forecast]:
+def fit_ours(settings: Settings, seed: int, table: pd.DataFrame, cell: str, defaults: bool) -> Fitted:
     """What the others are, or with `defaults` what users get, without early stopping."""
     epochs = math.gcd(settings.steps, 10) if defaults else 1  # in one epoch the learning rate stays
-    alike: dict[str, Any] = {
-        "segment": 1,
-        "decoder": "linear",
-        "gate": False,
-        "dropout": 0.0,
-        "cycles": None,
-        "normalize": "standard",
-        "learning_rate": settings.learning_rate,
-    }
+    alike = {"segment": 1, "decoder": "linear", "gate": False, "dropout": 0.0, "cycles": None, "normalize": "standard"}
     forecaster = Stepped(
         settings.horizon,
         settings.lookback,
@@ -101,7 +88,7 @@ def fit_ours(
         gradient_clip=CLIP,
         random_state=seed,
         progress=False,
-        **({} if defaults else alike),
+        **({} if defaults else {**alike, "learning_rate": settings.learning_rate}),
     )
     forecaster.epoch_steps = settings.steps // epochs
     forecaster.fit(table, val_size=None if defaults else settings.horizon)  # it wants one window at least
@@ -115,9 +102,7 @@ def fit_ours(
     return fitted.network, forecast
 
 
-def fit_neuralforecast(
-    settings: Settings, seed: int, table: pd.DataFrame, cell: str, series: int
-) -> tuple[nn.Module, Forecast]:
+def fit_neuralforecast(settings: Settings, seed: int, table: pd.DataFrame, cell: str, series: int) -> Fitted:
     """A direct model; each step takes its windows from so many series."""
     from neuralforecast import NeuralForecast
     from neuralforecast.losses.pytorch import MAE
@@ -149,9 +134,7 @@ def fit_neuralforecast(
     return model, forecast
 
 
-def fit_darts(
-    settings: Settings, seed: int, table: pd.DataFrame, cell: str, direct: bool
-) -> tuple[nn.Module, Forecast]:
+def fit_darts(settings: Settings, seed: int, table: pd.DataFrame, cell: str, direct: bool) -> Fitted:
     """BlockRNNModel, which is direct, or RNNModel, which learns the next step and is fed its own forecasts."""
     from darts import TimeSeries
     from darts.models import BlockRNNModel, RNNModel
@@ -195,42 +178,15 @@ def fit_darts(
     return model.model, forecast
 
 
-@dataclass(frozen=True)
-class Contender:
-    """A row of the tables."""
-
-    cell: str
-    library: str
-    label: str
-    fit: Callable[[Settings, int, pd.DataFrame], tuple[nn.Module, Forecast]]
-
-
-def _contenders() -> dict[str, Contender]:
-    found = {}
-    for cell in ("gru", "lstm"):
-        found |= {
-            f"ours-{cell}": Contender(cell, "parallelrnn", "ours", partial(fit_ours, cell=cell, defaults=False)),
-            f"neuralforecast-{cell}": Contender(
-                cell, "neuralforecast", "neuralforecast", partial(fit_neuralforecast, cell=cell, series=7)
-            ),
-            f"neuralforecast-one-{cell}": Contender(
-                cell,
-                "neuralforecast",
-                "neuralforecast, one series a step",
-                partial(fit_neuralforecast, cell=cell, series=1),
-            ),
-            f"darts-block-{cell}": Contender(
-                cell, "darts", "darts BlockRNNModel", partial(fit_darts, cell=cell, direct=True)
-            ),
-            f"darts-{cell}": Contender(cell, "darts", "darts RNNModel", partial(fit_darts, cell=cell, direct=False)),
-        }
-    for cell in ("gru", "lstm", "linear"):
-        fit = partial(fit_ours, cell=cell, defaults=True)
-        found[f"ours-defaults-{cell}"] = Contender(cell, "parallelrnn", f"ours, {cell}, defaults", fit)
-    return found
-
-
-CONTENDERS = _contenders()
+# The library, and how to fit.
+CONTENDERS: dict[str, tuple[str, Callable[..., Fitted]]] = {
+    "ours": ("parallelrnn", partial(fit_ours, defaults=False)),
+    "neuralforecast": ("neuralforecast", partial(fit_neuralforecast, series=7)),
+    "neuralforecast-by-series": ("neuralforecast", partial(fit_neuralforecast, series=1)),
+    "darts-BlockRNNModel": ("darts", partial(fit_darts, direct=True)),
+    "darts-RNNModel": ("darts", partial(fit_darts, direct=False)),
+    "ours-defaults": ("parallelrnn", partial(fit_ours, defaults=True)),
+}
 
 
 def read_table(path: Path, rows: int) -> pd.DataFrame:
@@ -240,27 +196,26 @@ def read_table(path: Path, rows: int) -> pd.DataFrame:
     return wide.rename_axis("ds").reset_index().melt("ds", var_name="unique_id", value_name="y")
 
 
-def first_rows(table: pd.DataFrame, rows: int) -> pd.DataFrame:
-    """The start of each series."""
-    return table.groupby("unique_id").head(rows).reset_index(drop=True)
-
-
-def measure(name: str, path: Path, settings: Settings, seed: int) -> dict[str, Any]:
-    """Fit in this process, which has done nothing else."""
+def measure(name: str, cell: str, seed: int, path: Path, settings: Settings) -> dict[str, Any]:
+    """Fit and forecast in this process, which does nothing else."""
     torch.set_num_threads(settings.threads)
     lookback, horizon = settings.lookback, settings.horizon
     origins = range(TRAINING, TRAINING + VALIDATION - horizon + 1, settings.every)
     table = read_table(path, origins[-1] + horizon)
-    training, fit = first_rows(table, TRAINING), CONTENDERS[name].fit
-    fit(replace(settings, steps=1), seed, first_rows(table, 2 * (lookback + horizon)))  # imports, threads
-    steps: list[int] = []
-    register_optimizer_step_post_hook(lambda *_: steps.append(1))
+    starts = (TRAINING, 2 * (lookback + horizon))
+    training, little = (table.groupby("unique_id").head(rows).reset_index(drop=True) for rows in starts)
+    _, fit = CONTENDERS[name]
+    fit(replace(settings, steps=1, batch_size=2), seed, little, cell=cell)  # what only the first fit of a process does
     before = _memory("VmRSS")
     if STATUS.exists():
         RESET.write_text("5")  # forget the peak so far
+    steps: list[int] = []
+    register_optimizer_step_post_hook(lambda *_: steps.append(1))
     began = load.read()
-    network, forecast = fit(settings, seed, training)
+    network, forecast = fit(settings, seed, training, cell=cell)
     ended, peak = load.read(), _memory("VmHWM")
+    if len(steps) != settings.steps and name != "ours-defaults":  # which adds some when it takes out waves
+        raise RuntimeError(f"{name} took {len(steps)} steps instead of {settings.steps}")
     series = np.stack([one.to_numpy() for _, one in table.groupby("unique_id")["y"]])  # (series, rows)
     windows = np.lib.stride_tricks.sliding_window_view(series[:, TRAINING - lookback :], lookback + horizon, axis=1)
     past, future = np.split(windows[:, :: settings.every], [lookback], axis=2)  # (series, origins, steps)
@@ -268,11 +223,11 @@ def measure(name: str, path: Path, settings: Settings, seed: int) -> dict[str, A
     return {
         "seconds": round(ended.wall - began.wall, 3),
         "foreign": load.foreign(began, ended),  # processors that others used meanwhile
-        "peak": peak,
-        "before": before,
-        "mse": float((error**2).mean()),
-        "mae": float(abs(error).mean()),
-        "mse_of_mean": float(((past.mean(axis=2, keepdims=True) - future) ** 2).mean()),
+        "peak, MB": peak,
+        "by fit, MB": None if peak is None or before is None else peak - before,
+        "MSE": float((error**2).mean()),
+        "MAE": float(abs(error).mean()),
+        "MSE of the mean": float(((past.mean(axis=2, keepdims=True) - future) ** 2).mean()),
         "windows": future.shape[0] * future.shape[1],
         "steps": len(steps),
         "parameters": sum(one.numel() for one in network.parameters()),
@@ -280,62 +235,56 @@ def measure(name: str, path: Path, settings: Settings, seed: int) -> dict[str, A
     }
 
 
-def _memory(name: str) -> int | None:
-    """In bytes, where the system tells."""
+def _memory(name: str) -> float | None:
+    """In megabytes, where the system tells."""
     if not STATUS.exists():
         return None
     line = next(line for line in STATUS.read_text().splitlines() if line.startswith(f"{name}:"))
-    return int(line.split()[1]) * 1024
+    return int(line.split()[1]) * 1024 / 1e6
 
 
-def run(path: Path, output: Path, settings: Settings, rounds: int, names: Sequence[str]) -> None:
+def run(path: Path, output: Path, settings: Settings, rounds: int, names: Sequence[str], cells: Sequence[str]) -> None:
     """Measure what the file does not hold yet; each result is written as it comes."""
-    now = _conditions(settings.threads)
+    now = current_conditions(settings.threads)
     results = json.loads(output.read_text()) if output.exists() else {"conditions": now, "runs": []}
-    if results["conditions"] != now:
-        raise SystemExit(f"{output} was made under other conditions; write to another file")
-    for library in {CONTENDERS[name].library for name in names} & set(RELEASES):
-        if now[library] == "not installed":
-            print(f"without {library}: pip install '{RELEASES[library]}'", flush=True)
-            names = [name for name in names if CONTENDERS[name].library != library]
+    changed = [name for name in now if results["conditions"].get(name) != now[name]]
+    if changed:
+        raise SystemExit(f"{output} was made under other conditions ({', '.join(changed)}); write to another file")
+    missing = [library for library in RELEASES if now[library] == "not installed"]
+    for library in missing:
+        print(f"without {library}; for it: pip install '{RELEASES[library]}'", flush=True)
+    names = [name for name in names if CONTENDERS[name][0] not in missing]
+    pairs = [(name, cell) for cell in cells for name in names if cell != "linear" or name == "ours-defaults"]
     failed = 0
-    for turn in range(rounds):
-        for name in names:
-            key = {"name": name, "round": turn, "settings": asdict(settings)}
-            if any(key.items() <= one.items() for one in results["runs"]):
-                continue
-            began = time.perf_counter()
-            found = _in_process(name, path, settings, seed=turn + 1)
-            print(
-                f"round {turn + 1}, {name}: {time.perf_counter() - began:.0f} s", found.get("problem", ""), flush=True
-            )
-            if "problem" in found:
-                failed += 1
-                continue
-            results["runs"].append({**key, **found})
-            write_text(output, json.dumps(results, indent=1) + "\n")
+    for turn, (name, cell) in itertools.product(range(rounds), pairs):
+        key = {"name": name, "cell": cell, "seed": turn + 1, "settings": asdict(settings)}
+        if any(key.items() <= one.items() for one in results["runs"]):
+            continue
+        found = _in_process({**key, "path": str(path)})
+        print(f"round {turn + 1}, {cell}, {name}:", found.get("problem") or f"{found['seconds']} s", flush=True)
+        if "problem" in found:
+            failed += 1
+            continue
+        results["runs"].append({**key, **found})
+        write_text(output, json.dumps(results, indent=1) + "\n")
     if failed:
-        raise SystemExit(f"{failed} fits failed; the same command tries them again")
+        raise SystemExit(f"fits that failed: {failed}; the same command tries them again")
 
 
-def _in_process(name: str, path: Path, settings: Settings, seed: int) -> dict[str, Any]:
-    task = json.dumps({"name": name, "path": str(path), "settings": asdict(settings), "seed": seed})
-    threads = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
-    done = subprocess.run(
-        [sys.executable, __file__, "measure", task],
-        env={**os.environ, **dict.fromkeys(threads, str(settings.threads))},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def _in_process(task: dict[str, Any]) -> dict[str, Any]:
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
+    threads = dict.fromkeys(names, str(task["settings"]["threads"]))
+    command = [sys.executable, __file__, "measure", json.dumps(task)]
+    done = subprocess.run(command, env={**os.environ, **threads}, capture_output=True, text=True, check=False)
     if done.returncode:
         return {"problem": (done.stderr.strip() or f"exit status {done.returncode}").splitlines()[-1]}
     return json.loads(done.stdout.splitlines()[-1])  # libraries may have printed before
 
 
-def _conditions(threads: int) -> dict[str, Any]:
+def current_conditions(threads: int) -> dict[str, Any]:
+    """Numbers compare where these are equal."""
     found = asdict(conditions.current(threads))
-    del found["other_load"]  # which is about another benchmark
+    del found["other_load"]  # what another benchmark does about it
     for name in ("neuralforecast", "darts", "pytorch-lightning", "pandas"):
         try:
             found[name] = version(name)
@@ -345,58 +294,55 @@ def _conditions(threads: int) -> dict[str, Any]:
 
 
 def tables(results: dict[str, Any]) -> str:
-    """All that was measured, in Markdown: a table for each cell and settings."""
+    """All that was measured, in Markdown: two tables for each cell and settings."""
     lines = ["; ".join(f"{name} {value}" for name, value in results["conditions"].items())]
-    groups: dict[str, list[dict[str, Any]]] = {}
-    for one in results["runs"]:
-        groups.setdefault(json.dumps(one["settings"]), []).append(one)
-    head = ["model", "seconds", "ours is faster", "peak, MB", "in fit, MB", "MSE", "MAE", "steps", "parameters"]
-    for settings, runs in groups.items():
+    for settings in {json.dumps(one["settings"]): one["settings"] for one in results["runs"]}.values():
+        runs = [one for one in results["runs"] if one["settings"] == settings]
         foreign = [one["foreign"] for one in runs if one["foreign"] is not None]
-        lines += ["", ", ".join(f"{name} {value}" for name, value in json.loads(settings).items())]
-        lines.append(f"{runs[0]['windows']:,} windows; repeating a window's mean: MSE {runs[0]['mse_of_mean']:.3f}")
-        lines.append(f"Others used up to {max(foreign):.2f} of a processor" if foreign else "Nobody watched others")
-        for cell in ("gru", "lstm"):
-            by_name = {name: [one for one in runs if one["name"] == name] for name in CONTENDERS}
-            ours = by_name[f"ours-{cell}"]
-            shown = [name for name, one in CONTENDERS.items() if one.cell in (cell, "linear") and by_name[name]]
-            rows = [[CONTENDERS[name].label, *_row(by_name[name], ours)] for name in shown]
-            lines += ["", f"{cell.upper()}:", ""]
-            lines += ["| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *rows)]
+        lines += ["", ", ".join(f"{name} {value}" for name, value in settings.items()), ""]
+        rounds = max(one["seed"] for one in runs)
+        lines.append(
+            f"{runs[0]['windows']:,} validation windows; repeating a window's mean has an MSE of "
+            f"{runs[0]['MSE of the mean']:.3f}. Medians, ranges in brackets; rounds: {rounds}. "
+            + (f"Others used up to {max(foreign):.2f} processors." if foreign else "Nobody watched the load of others.")
+        )
+        for cell in [cell for cell in CELLS if cell in {one["cell"] for one in runs}]:
+            groups: dict[str, list[dict[str, Any]]] = {}
+            for one in runs:
+                if one["cell"] in (cell, "linear"):
+                    groups.setdefault(f"{one['name']}, {one['cell']}", []).append(one)
+            ours = [name for name in groups if name.startswith("ours")]
+            lines += _markdown(["", *DIGITS], {name: _row(group) for name, group in groups.items()})
+            others = [name for name in groups if name not in ours]
+            faster = {name: [_times_as_fast(groups[mine], groups[name]) for mine in ours] for name in others}
+            lines += _markdown(["times as fast as", *ours], faster)
     return "\n".join(lines)
 
 
-def _row(runs: list[dict[str, Any]], ours: list[dict[str, Any]]) -> list[str]:
-    peaks = [one for one in runs if one["peak"] is not None]
-    return [
-        _spread([one["seconds"] for one in runs], ".1f"),
-        _faster(runs, ours),
-        _spread([one["peak"] / 1e6 for one in peaks], ".0f"),
-        _spread([(one["peak"] - one["before"]) / 1e6 for one in peaks], ".0f"),
-        _spread([one["mse"] for one in runs], ".3f"),
-        _spread([one["mae"] for one in runs], ".3f"),
-        _spread([one["steps"] for one in runs], ".0f"),
-        _spread([one["parameters"] for one in runs], ".0f"),
-    ]
+def _markdown(head: list[str], rows: dict[str, list[str]]) -> list[str]:
+    cells = [head, ["---"] * len(head), *([name, *row] for name, row in rows.items())]
+    return ["", *("| " + " | ".join(row) + " |" for row in cells)]
 
 
-def _faster(runs: list[dict[str, Any]], ours: list[dict[str, Any]]) -> str:
-    """How many times; nothing for who learned nothing, and not without a word where ours errs more."""
-    if not all(math.isfinite(one["mse"]) and one["mse"] < one["mse_of_mean"] for one in (*runs, *ours)):
+def _row(runs: list[dict[str, Any]]) -> list[str]:
+    return [_spread([one[name] for one in runs if one[name] is not None], digits) for name, digits in DIGITS.items()]
+
+
+def _times_as_fast(ours: list[dict[str, Any]], other: list[dict[str, Any]]) -> str:
+    """No number where either learned nothing, and none without a word where ours errs more."""
+    if not all(one["MSE"] < one["MSE of the mean"] for one in (*ours, *other)):  # nor if an error is not a number
         return "refused: no better than the mean"
-    if not ours:
-        return "-"
-    times, errors = (
-        [statistics.median(one[name] for one in some) for some in (runs, ours)] for name in ("seconds", "mse")
+    seconds, mse = (
+        [statistics.median(one[what] for one in runs) for runs in (ours, other)] for what in ("seconds", "MSE")
     )
-    return f"{times[0] / times[1]:.2f} times" + (", at a higher error" if errors[1] > errors[0] else "")
+    return f"{seconds[1] / seconds[0]:.2f}" + (", at a higher error" if mse[0] > mse[1] else "")
 
 
-def _spread(values: Sequence[float], form: str) -> str:
+def _spread(values: Sequence[float], digits: int) -> str:
     """The median, and the range if there is one."""
     if not values:
         return "-"
-    middle, low, high = (format(value, form) for value in (statistics.median(values), min(values), max(values)))
+    middle, low, high = (f"{value:.{digits}f}" for value in (statistics.median(values), min(values), max(values)))
     return middle if low == high else f"{middle} ({low} to {high})"
 
 
@@ -407,21 +353,27 @@ def main() -> None:
     running = parts.add_parser("run", formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     running.add_argument("path", type=Path, help="ETTh1.csv")
     running.add_argument("--output", type=Path, required=True, help="what is there already is not measured again")
-    running.add_argument("--rounds", type=int, default=3)
-    running.add_argument("--contenders", nargs="+", choices=list(CONTENDERS), default=list(CONTENDERS), metavar="NAME")
+    running.add_argument("--rounds", type=int, default=3, help="each with another seed")
+    for name, known in (("contenders", list(CONTENDERS)), ("cells", [*CELLS, "linear"])):
+        running.add_argument(f"--{name}", nargs="+", choices=known, default=known, metavar="NAME", help="some of them")
     for one in fields(Settings):
-        running.add_argument(f"--{one.name.replace('_', '-')}", type=type(one.default), default=one.default)
+        running.add_argument(
+            f"--{one.name.replace('_', '-')}", type=type(one.default), default=one.default, help="for all"
+        )
     parts.add_parser("table").add_argument("path", type=Path)
-    parts.add_parser("measure").add_argument("task", type=json.loads, help="for the process that `run` starts")
-    arguments = parser.parse_args()
-    if arguments.what == "table":
-        print(tables(json.loads(arguments.path.read_text())))
-    elif arguments.what == "measure":
-        task = arguments.task
-        print(json.dumps(measure(task["name"], Path(task["path"]), Settings(**task["settings"]), task["seed"])))
+    parts.add_parser("measure", help="what `run` starts").add_argument("task", type=json.loads)
+    arguments = vars(parser.parse_args())
+    what = arguments.pop("what")
+    if what == "table":
+        print(tables(json.loads(arguments["path"].read_text())))
+    elif what == "measure":
+        task = arguments["task"]
+        settings, path = Settings(**task.pop("settings")), Path(task.pop("path"))
+        print(json.dumps(measure(**task, path=path, settings=settings)))
     else:
-        settings = Settings(**{one.name: getattr(arguments, one.name) for one in fields(Settings)})
-        run(arguments.path, arguments.output, settings, arguments.rounds, arguments.contenders)
+        settings = Settings(**{one.name: arguments.pop(one.name) for one in fields(Settings)})
+        names = arguments.pop("contenders")
+        run(**arguments, names=names, settings=settings)
 
 
 if __name__ == "__main__":

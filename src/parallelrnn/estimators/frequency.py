@@ -93,12 +93,12 @@ def _in_months(days: NDArray[np.datetime64]) -> list[_Numbering]:
         "BS": np.busday_offset(starts, 0, roll="forward"),
         "BE": np.busday_offset(ends, 0, roll="backward"),
     }
-    january = int(months[0].astype(np.int64)) % 12
+    first = int(months[0].astype(np.int64)) % 12  # January is 0
 
     def numbering(kind: str) -> _Numbering:
         return _Numbering(
             np.diff(months).astype(np.int64),
-            lambda distance: _every_months(distance, kind, january),
+            lambda distance: _every_months(distance, kind, first),
             lambda distance: f"{distance} months",
         )
 
@@ -120,7 +120,7 @@ def _in_days(days: NDArray[np.datetime64]) -> list[_Numbering]:
         weekday = _WEEKDAYS[int(days[0].astype(np.int64) + 3) % 7]  # 1970 began on a Thursday
         return [_Numbering(apart // 7, lambda weeks: _every(weeks, f"W-{weekday}"), lambda weeks: f"{weeks} weeks")]
     found = [_Numbering(apart, lambda distance: _every(distance, "D"), lambda distance: f"{distance} days")]
-    if np.is_busday(days).all():
+    if apart.min() < 7 and np.is_busday(days).all():
         business = np.diff(np.busday_count(days[0], days))
         found.append(_Numbering(business, lambda n: _every(n, "B"), lambda n: f"{n} business days"))
         if business.sum() < apart.sum():  # there was a week-end, and nothing on it
@@ -137,9 +137,9 @@ def _refuse_uneven(stamps: Stamps, name: Any, numbering: _Numbering) -> None:
     usual = distances[counts.argmax()]
     row = int((numbering.apart != usual).argmax())
     raise TimeError(
-        f"{of_series(name)}the time stamps are not equally spaced: {stamps[row]} is followed by {stamps[row + 1]}, while "
-        f"{counts.max()} of {counts.sum()} distances are {numbering.words(int(usual))}; resample the series, or give "
-        "freq= if some stamps are only missing"
+        f"{of_series(name)}the time stamps are not equally spaced: {stamps[row]} is followed by {stamps[row + 1]}, "
+        f"while {counts.max()} of {counts.sum()} distances are {numbering.words(int(usual))}; resample the series, or "
+        "give freq= if some stamps are only missing"
     )
 
 

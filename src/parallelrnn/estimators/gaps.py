@@ -32,8 +32,8 @@ class SeriesReader:
         if steps > _SPARSEST * len(positions):
             begin, end = (self._grid.stamps(int(position), 1)[0] for position in positions[[0, -1]])
             raise TableError(
-                f"series {name!r} has {len(positions)} rows for the {steps} steps of frequency {self._grid.freq!r} from "
-                f"{begin} to {end}; correct time stamps that are far off, or resample to a frequency that is less fine"
+                f"series {name!r} has {len(positions)} rows for the {steps} steps of frequency {self._grid.freq!r} "
+                f"from {begin} to {end}; correct time stamps that are far off, or resample to a coarser frequency"
             )
 
         def on_grid(names: Sequence[str]) -> Array:

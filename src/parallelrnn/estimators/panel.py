@@ -64,12 +64,15 @@ class Series:
         )
 
     def without_last(self, steps: int) -> Series:
-        """All but its last so many steps."""
-        kept = len(self) - steps
+        """All but its last so many steps, and nothing of these: a gap at the new end holds the value before it."""
+        kept = max(0, len(self) - steps)
+        observed, number = self.observed[:kept], np.arange(kept)[:, None]
+        last = np.where(observed, number, 0).max(axis=0, initial=0)  # (C,)
+        held = self.values[last, np.arange(len(last))]
         return replace(
             self,
-            values=self.values[:kept],
-            observed=self.observed[:kept],
+            values=np.where(number > last, held, self.values[:kept]),
+            observed=observed,
             past=self.past[:kept],
             future=self.future[:kept],
         )

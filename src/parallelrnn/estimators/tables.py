@@ -46,7 +46,7 @@ def read_panel(
         remedy = "resample the series to one frequency, or give another by freq="
     else:
         remedy = "resample the series to the frequency that the model was fitted on"
-    positions = positions_on(grid, stamps, lambda row: f"{of_series(names[owner[row]])}row {order[row]}", remedy)
+    positions = positions_on(grid, stamps, lambda row: _row(names[owner[row]], order[row]), remedy)
     data = {name: numbers_of(frame, name)[order] for name in columns.all if name not in (columns.id, columns.time)}
     _refuse_infinite(data, owner, names, order)
 
@@ -94,12 +94,10 @@ def _check_columns(frame: nw.DataFrame[Any], columns: Columns) -> None:
 
 def stamps_of(frame: nw.DataFrame[Any], name: str) -> Stamps:
     """The time column as an index of pandas."""
-    column = frame[name]
+    column = frame.get_column(name)
     if column.null_count():
-        raise TimeError(
-            f"row {int(column.is_null().to_numpy().argmax())}: the time column {name!r} is empty there; fill it, or "
-            "leave the row out"
-        )
+        row = int(column.is_null().to_numpy().argmax())
+        raise TimeError(f"row {row}: the time column {name!r} is empty there; fill it, or leave the row out")
     if column.dtype == nw.String:
         return _parsed(column)
     if column.dtype.is_integer():
@@ -109,8 +107,9 @@ def stamps_of(frame: nw.DataFrame[Any], name: str) -> Stamps:
     if isinstance(column.dtype, nw.Date):
         column = column.cast(nw.Datetime("us"))
     if not isinstance(column.dtype, nw.Datetime):
+        first = column.head(1).to_list()[0]
         raise TimeError(
-            f"the time column {name!r} holds {column.dtype} such as {column[0]!r}; expected time stamps, dates or whole "
+            f"the time column {name!r} holds {column.dtype} such as {first!r}; expected time stamps, dates or whole "
             "numbers: convert it, by pd.to_datetime say"
         )
     if column.dtype.time_zone is not None:
@@ -119,7 +118,7 @@ def stamps_of(frame: nw.DataFrame[Any], name: str) -> Stamps:
 
 
 def _parsed(column: nw.Series[Any]) -> Stamps:
-    """Texts, of which only the year-month-day of ISO 8601 is read: 01.02.2020 is February in Europe, January elsewhere."""
+    """Texts, by ISO 8601 alone: year, month, day. Whether 01.02.2020 is in January or in February, nobody can tell."""
     texts = pd.Series(column.to_list())
     try:
         parsed = pd.to_datetime(texts, errors="coerce", format="ISO8601")
@@ -143,8 +142,8 @@ def _refuse_time_zone(column: nw.Series[Any], zone: Any) -> NoReturn:
     elif column.implementation.is_polars():
         remedy = "polars: .dt.convert_time_zone('UTC').dt.replace_time_zone(None)"
     raise TimeError(
-        f"the time column {column.name!r} has the time zone {zone}, in which days may have 23 or 25 hours; convert it to "
-        f"UTC without a zone ({remedy})"
+        f"the time column {column.name!r} has the time zone {zone}, in which days may have 23 or 25 hours; convert it "
+        f"to UTC without a zone ({remedy})"
     )
 
 
@@ -152,17 +151,20 @@ def owners_of(frame: nw.DataFrame[Any], columns: Columns) -> tuple[list[Any], ND
     """The series that there are, in the order in which they come, and to which of them each row belongs."""
     if columns.id is None:
         return [None], np.zeros(len(frame), dtype=np.int64)
-    owner, names = pd.factorize(pd.Series(frame[columns.id].to_list(), dtype=object))
+    owner, names = pd.factorize(pd.Series(frame.get_column(columns.id).to_list(), dtype=object))
     if (owner < 0).any():
-        raise TableError(
-            f"row {int((owner < 0).argmax())}: the id column {columns.id!r} is empty there; fill it, or leave the row out"
-        )
+        row = int((owner < 0).argmax())
+        raise TableError(f"row {row}: the id column {columns.id!r} is empty there; fill it, or leave the row out")
     return list(names), owner.astype(np.int64)
 
 
 def _edges(owner: NDArray[np.int64]) -> list[int]:
     """Where the rows of each series begin, and the end."""
     return [*np.flatnonzero(np.r_[True, owner[1:] != owner[:-1]]).tolist(), len(owner)]
+
+
+def _row(name: Any, row: int) -> str:
+    return f"row {row}" if name is None else f"series {name!r}, row {row}"
 
 
 def _refuse_duplicates(
@@ -180,8 +182,8 @@ def _refuse_duplicates(
                 "the column that tells them apart by id_col="
             )
         raise TimeError(
-            f"{of_series(names[owner[index]])}rows {first} and {second} have the same time stamp {stamps[index]}{more}; "
-            f"{remedy}"
+            f"{of_series(names[owner[index]])}rows {first} and {second} have the same time stamp {stamps[index]}{more};"
+            f" {remedy}"
         )
 
 
@@ -189,7 +191,9 @@ def _new_grid(stamps: Stamps, owner: NDArray[np.int64], names: Sequence[Any], fr
     if freq is None:
         freq = infer_frequency({names[owner[a]]: stamps[a:b] for a, b in pairwise(_edges(owner))})
         if str(freq).endswith(("us", "ns")):
-            raise TimeError(f"the time stamps are {freq} apart, too close for a calendar; number them 0, 1, 2, ... instead")
+            raise TimeError(
+                f"the time stamps are {freq} apart, too close for a calendar; number them 0, 1, 2, ... instead"
+            )
     is_calendar = isinstance(stamps, pd.DatetimeIndex)
     if is_calendar == isinstance(freq, int | np.integer) or isinstance(freq, bool):
         wanted = "a frequency of pandas such as 'h', 'D' or 'MS'" if is_calendar else "a whole number of steps"
@@ -212,15 +216,15 @@ def positions_on(grid: Grid, stamps: Stamps, where: Callable[[int], str], remedy
     if not fits.all():
         index = int((~fits).argmax())
         raise TimeError(
-            f"{where(index)}: the time stamp {stamps[index]} is not one of frequency {grid.freq!r} from {grid.origin} on; "
-            f"{remedy}"
+            f"{where(index)}: the time stamp {stamps[index]} is not one of frequency {grid.freq!r} from {grid.origin} "
+            f"on; {remedy}"
         )
     return positions
 
 
 def numbers_of(frame: nw.DataFrame[Any], name: str) -> Array:
     """A column as floats."""
-    column = frame[name]
+    column = frame.get_column(name)
     if not (column.dtype.is_numeric() or column.dtype == nw.Boolean):
         first = next((value for value in column.to_list() if value is not None), None)
         raise TableError(
@@ -238,6 +242,6 @@ def _refuse_infinite(
         if wrong.any():
             index = int(wrong.argmax())
             raise TableError(
-                f"{of_series(names[owner[index]])}row {order[index]}: {name!r} is {column[index]}; correct it, or make it "
-                "a missing value"
+                f"{_row(names[owner[index]], order[index])}: {name!r} is {column[index]}; correct it, or make it a "
+                "missing value"
             )
