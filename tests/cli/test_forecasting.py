@@ -110,7 +110,7 @@ def test_covariates_are_named(csv: Path, tmp_path: Path) -> None:
         (["fit", "{csv}", "--horizon", "3", "--time", "a", "--out", "m"], 3, "time column 'a'"),
         (["fit", "{csv}", "--horizon", "0", "--out", "m"], 2, "horizon"),
         (["fit", "{csv}", "--horizon", "3", "--cell", "x", "--out", "m"], 3, "cell should be one of"),
-        (["fit", "{csv}", "--horizon", "399", "--out", "m"], 3, "no series is long enough"),
+        (["fit", "{csv}", "--horizon", "400", "--out", "m"], 3, "no series is long enough"),
         (["forecast", "nowhere"], 4, "there is no model in nowhere"),
         (["explain", "nowhere"], 4, "there is no model in nowhere"),
         (["evaluate", "{csv}", "--horizon", "12", "--test-size", "3"], 3, "a test of 3 steps"),

@@ -289,3 +289,15 @@ def test_levels_are_per_cents(fitted: Forecaster) -> None:
         fitted.predict(level=[120])
     assert list(fitted.predict(level=[92.5]).columns)[-1] == "yhat-hi-92.5"
     assert torch.is_grad_enabled()
+
+
+def test_what_fills_a_gap_tells_nothing_of_what_came_after_it() -> None:
+    table = hourly(ids=("a",))
+    table.loc[380:393, "y"] = np.nan  # the last window starts in the gap
+    other = table.assign(y=np.where(table.index > 393, 1000.0, table["y"]))
+    found = []
+    for one in (table, other):
+        with pytest.warns(UserWarning, match="14 values missing"):
+            tests = quick(horizon=10).cross_validation(one, n_windows=1, level=[80], val_size=60)
+        found.append(tests.drop(columns="y"))
+    pd.testing.assert_frame_equal(*found)

@@ -38,7 +38,8 @@ def test_windows_are_slices_of_the_series_at_one_scale() -> None:
         before, after = slice(origin - LOOKBACK, origin), slice(origin, origin + HORIZON)
         np.testing.assert_allclose(batch.past[row], scaled[before], atol=1e-5)
         np.testing.assert_allclose(batch.future[row], scaled[after], atol=1e-5)
-        np.testing.assert_array_equal(batch.weight[row], one.observed[after])
+        fair = one.observed[origin - 1].all()
+        np.testing.assert_array_equal(batch.weight[row], one.observed[after] & fair)
         past = (one.past - scale.past_mean) / scale.past_scale
         future = (one.future - scale.known_mean) / scale.known_scale
         np.testing.assert_allclose(batch.covariates[row], past[before], atol=1e-5)

@@ -66,6 +66,15 @@ def test_numbers_and_whole_time_steps_are_kept(tmp_path: Path) -> None:
     assert loaded.predict()["unique_id"].tolist() == [3] * 12 + [4] * 12
 
 
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_time_stamps_keep_their_precision(unit: str, tmp_path: Path) -> None:
+    df = hourly().assign(ds=lambda t: t["ds"].dt.as_unit(unit))
+    forecaster = quick(max_epochs=1).fit(df)
+    loaded = Forecaster.load(forecaster.save(tmp_path))
+    pd.testing.assert_frame_equal(loaded.predict(), forecaster.predict())
+    assert loaded.predict()["ds"].dtype == df["ds"].dtype
+
+
 def edit(saved: Path, **changes: Any) -> None:
     words = json.loads((saved / MANIFEST).read_text())
     words.update(changes)

@@ -182,9 +182,9 @@ NUMBERS = {
 def test_columns_of_numbers(numbers: pd.Series) -> None:
     values = [np.nan if pd.isna(one) else float(one) for one in numbers]
     filled = pd.Series(values).interpolate().to_numpy()[:, None]
-    columns = replace(ONE, past=("x",))
+    columns = replace(ONE, future=("x",))
     for table in (one_series(hourly(4), x=numbers), pl.from_pandas(one_series(hourly(4), x=numbers))):
-        np.testing.assert_array_equal(read_panel(table, columns).series[0].past, filled, strict=True)
+        np.testing.assert_array_equal(read_panel(table, columns).series[0].future, filled, strict=True)
     target = read_panel(pd.DataFrame({"ds": hourly(4), "y": numbers}), ONE).series[0]
     np.testing.assert_array_equal(target.values, filled, strict=True)
     np.testing.assert_array_equal(target.observed[:, 0], ~np.isnan(values))

@@ -12,7 +12,7 @@ from torch import Tensor
 from parallelrnn.estimators.fitted import View
 from parallelrnn.estimators.frames import Forecast
 from parallelrnn.estimators.intervals import Calibration
-from parallelrnn.estimators.panel import Array
+from parallelrnn.estimators.panel import Array, Series
 
 
 def check_levels(levels: Any) -> tuple[float, ...]:
@@ -30,7 +30,7 @@ class Question:
 
     levels: tuple[float, ...] = ()
     decompose: bool = False
-    cutoffs: bool = False  # and what was observed
+    actual: Sequence[Series] | None = None  # the whole series, to tell what came, and after which time
 
 
 def answer(view: View, windows: Tensor, question: Question, calibration: Calibration) -> list[Forecast]:
@@ -47,8 +47,8 @@ def answer(view: View, windows: Tensor, question: Question, calibration: Calibra
         channels = point.shape[2]
         for channel in range(channels):
             columns: dict[str, Array] = {}
-            if question.cutoffs:
-                columns["y"] = _observed(series, origin, fitted.horizon, channel)
+            if question.actual is not None:
+                columns["y"] = _observed(question.actual[index], origin, fitted.horizon, channel)
             columns["yhat"] = point[row, :, channel]
             columns |= {name: limit[row, :, channel] for name, limit in limits.items()}
             if parts is not None and names is not None:
@@ -56,7 +56,7 @@ def answer(view: View, windows: Tensor, question: Question, calibration: Calibra
                 columns |= {name: part[row, :, channel] for name, part in zip(names, parts.parts, strict=True)}
             label = series.name if channels == 1 else fitted.columns.targets[channel]
             start = series.position + origin
-            forecasts.append(Forecast(label, start, columns, start - 1 if question.cutoffs else None))
+            forecasts.append(Forecast(label, start, columns, None if question.actual is None else start - 1))
     return forecasts
 
 
@@ -92,7 +92,7 @@ def _has(quantiles: Sequence[float], level: float) -> bool:
     return all(min(abs(q - (1 + sign * level / 100) / 2) for q in quantiles) < 1e-9 for sign in (-1, 1))
 
 
-def _observed(series: Any, origin: int, horizon: int, channel: int) -> Array:
+def _observed(series: Series, origin: int, horizon: int, channel: int) -> Array:
     values = np.full(horizon, np.nan)
     steps = slice(origin, origin + horizon)
     found = np.where(series.observed[steps, channel], series.values[steps, channel], np.nan)

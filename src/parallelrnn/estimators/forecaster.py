@@ -7,8 +7,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from parallelrnn.estimators import store
 from parallelrnn.estimators.ahead import read_ahead
 from parallelrnn.estimators.answers import Question, answer, check_levels
@@ -51,10 +49,11 @@ class Forecaster(Options):
         "waves", or "linear": a free weight for each step ahead, which cannot be read.
     block_size, hidden_size, num_layers
         Of the blocks that remember.
-    num_waves, num_decays
-        Of the decoder at the start; those that carry nothing are taken out after training.
+    num_waves, num_decays, prune
+        Of the decoder, at most; with `prune`, those that carry nothing are taken out after training.
     gate
-        Whether each unit of memory may be turned down by a gate that sees them all, before it sets the amplitudes.
+        Whether memory is toned down before it sets the amplitudes: as a whole where it is of unusual size, and unit by
+        unit by a gate that sees them all. Without, forecasts of the linear cell are linear in the window.
     cycles
         "calendar": those hours, days, weeks and years that the series have; a list of periods in steps; or None.
     normalize
@@ -174,19 +173,17 @@ class Forecaster(Options):
                 f"series {shortest.name!r} has {len(shortest)} steps, too few for {n_windows} windows of "
                 f"{self.horizon} steps, {step} apart, and something to learn from before"
             )
-        question = Question(check_levels(level), cutoffs=True)
+        question = Question(check_levels(level), actual=panel.series)
         forecasts: list[Forecast] = []
         fitted: Fitted | None = None
         for left in ends:
             if fitted is None or refit:
                 fitted = learn(self, panel.without_last(left), val_size)
-            view = fitted.view(panel.series)
-            origins = torch.tensor([len(one) - left for one in panel.series])
-            windows = torch.stack([torch.arange(len(origins)), origins], -1)
+            view = fitted.view(panel.without_last(left).series)
             calibration = fitted.calibration
             if question.levels and fitted.quantiles is None:
-                calibration = view.calibration((origins - self.horizon).tolist())
-            forecasts += answer(view, windows, question, calibration)
+                calibration = view.calibration([len(one) - self.horizon for one in view.series])
+            forecasts += answer(view, view.ends, question, calibration)
         assert fitted is not None
         return self._frame(forecasts, fitted, as_frame(df).implementation)
 

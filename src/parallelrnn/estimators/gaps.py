@@ -62,19 +62,23 @@ class SeriesReader:
             )
         if holes:
             self._filled[name] = holes
-        filled = [
-            _interpolate(table, name, keys)
-            for table, keys in ((values, targets), (past, columns.past), (future, columns.future))
-        ]
-        return Series(name, first + inside.start, filled[0], observed, filled[1], filled[2], self._static(name, data))
+        return Series(
+            name,
+            first + inside.start,
+            _interpolate(values, name, targets),
+            observed,
+            _hold(past, name, columns.past),
+            _interpolate(future, name, columns.future),
+            self._static(name, data),
+        )
 
     def notes(self) -> list[str]:
         """What was missing in all that was read, in a sentence each."""
         found = []
         if self._filled:
             found.append(
-                f"{_counted(self._filled, 'value', 'missing')}; straight lines fill the gaps, which forecasts start "
-                "from but are not trained or judged on"
+                f"{_counted(self._filled, 'value', 'missing')}; straight lines fill the gaps, which are neither "
+                "trained nor judged on"
             )
         if self._cut:
             found.append(f"{_counted(self._cut, 'step', 'without values at the ends')}; the series are cut there")
@@ -100,6 +104,17 @@ def _interpolate(table: Array, name: Any, keys: Sequence[str]) -> Array:
             raise TableError(f"series {name!r}: every value of {key!r} is missing; leave the column or the series out")
         if not known.all():
             column[~known] = np.interp(np.flatnonzero(~known), np.flatnonzero(known), column[known])
+    return table
+
+
+def _hold(table: Array, name: Any, keys: Sequence[str]) -> Array:
+    """What is not known ahead stays as it was, since a line to the next value would tell of it."""
+    for column, key in zip(table.T, keys, strict=True):
+        known = np.flatnonzero(~np.isnan(column))
+        if not len(known):
+            raise TableError(f"series {name!r}: every value of {key!r} is missing; leave the column or the series out")
+        before = np.searchsorted(known, np.arange(len(column)), side="right") - 1
+        column[:] = column[known[before.clip(min=0)]]
     return table
 
 

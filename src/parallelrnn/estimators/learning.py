@@ -102,6 +102,8 @@ def _train(
                 checkpoint.save(trainer)
 
         trained = trainer.run(after_epoch)
+    if not options.prune:
+        return trained, tuple(trainer.progress.history)
     pruned, _ = prune(trained, sequences, split.validation, loss, trainer.progress.best, train_again)
     return pruned, tuple(trainer.progress.history)
 

@@ -71,7 +71,8 @@ class Network(nn.Module):
 
     What covariates that are known ahead add is a linear effect, the same at all times; the rest of the window, less its
     mean or last value, is read by recurrent blocks, whose last state sets what the decoder continues. Before it does,
-    each unit may be turned down by a gate that sees them all: memory stays what it is, and what is unusual counts less.
+    a state of unusual size is made smaller, and each unit may be turned down by a gate that sees them all: memory stays
+    what it is, and what is out of the ordinary counts less.
     """
 
     decoder: WaveDecoder | LinearDecoder
@@ -124,6 +125,7 @@ class Network(nn.Module):
         else:
             last = self.encoder.last_state(self._packed(x, batch.valid))
         if self.gate is not None:
+            last = last / torch.sqrt(1 + (last**2).mean(-1, keepdim=True))
             last = last * torch.sigmoid(self.gate(last))
         last = self.dropout(last)
         return torch.cat([last, batch.static], -1) if self.made_of.static else last

@@ -29,6 +29,7 @@ class Options:
     num_layers: int = 1
     num_waves: int = 8
     num_decays: int = 4
+    prune: bool = True
     gate: bool = True
     dropout: float = 0.3
     cycles: str | Sequence[float] | None = "calendar"

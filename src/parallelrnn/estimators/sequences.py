@@ -51,7 +51,7 @@ class Batch(NamedTuple):
     past: Tensor  # (B, L, C)
     valid: Tensor | None  # (B, L), where the past is there; None if everywhere
     future: Tensor  # (B, H, C)
-    weight: Tensor  # (B, H, C), one where the future was observed
+    weight: Tensor  # (B, H, C), one where the future was observed, zero if the end of the past was not
     covariates: Tensor  # (B, L, P), of the past
     known: Tensor  # (B, L + H, F), covariates known ahead
     static: Tensor  # (B, S)
@@ -109,12 +109,14 @@ class Sequences:
         series, origin = windows.unbind(-1)
         start = self._bases[series] + origin
         past, future = self._cut(self._values, start).split([self.lookback, self.horizon], 1)
+        observed = self._cut(self._observed, start)[:, self.lookback - 1 :]
         whole = bool((origin >= self.lookback).all())
         return Batch(
             past,
             None if whole else self._cut(self._there, start)[:, : self.lookback, 0],
             future,
-            self._cut(self._observed, start)[:, self.lookback :],
+            # What fills a gap at the end of the past leads to values after it: such a window would know the future.
+            observed[:, 1:] * observed[:, :1].amin(-1, keepdim=True),
             self._cut(self._past, start)[:, : self.lookback],
             self._cut(self._known, start),
             self._static[series],

@@ -148,6 +148,7 @@ def _words(fitted: Fitted) -> dict[str, Any]:
         "columns": dataclasses.asdict(fitted.columns),
         "freq": fitted.grid.freq,
         "origin": int(origin) if isinstance(fitted.grid.freq, int) else origin.isoformat(),
+        "unit": None if isinstance(fitted.grid.freq, int) else origin.unit,  # to which time stamps are exact
         "periods": list(fitted.periods),
         "quantiles": fitted.quantiles,
         "history": list(fitted.history),
@@ -224,7 +225,7 @@ def _fitted(words: dict[str, Any], tensors: dict[str, Tensor]) -> Fitted:
     return Fitted(
         network.eval(),
         Columns(**columns),
-        Grid(freq, words["origin"] if isinstance(freq, int) else pd.Timestamp(words["origin"])),
+        Grid(freq, words["origin"] if isinstance(freq, int) else pd.Timestamp(words["origin"]).as_unit(words["unit"])),
         tuple(words["periods"]),
         CovariateScale(*(tensors[f"covariates.{field.name}"].numpy() for field in dataclasses.fields(CovariateScale))),
         profiles,
