@@ -2,9 +2,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
+
+from tests import browser as chromium
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # a worker has a core of its own, and more threads would fight for it
     torch.set_num_threads(1)
@@ -24,3 +27,8 @@ def fresh_memory_is_nan() -> Iterator[None]:
     yield
     torch.utils.deterministic.fill_uninitialized_memory = before
     torch.use_deterministic_algorithms(False)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    yield from chromium.start()

@@ -84,9 +84,15 @@ class Forecaster(Options):
 
     Examples
     --------
-    >>> forecaster = Forecaster(horizon=24).fit(df)                 # columns unique_id, ds, y
-    >>> forecaster.predict(level=[80, 95])                          # unique_id, ds, yhat, yhat-lo-80, ...
-    >>> print(forecaster.explain().summary())
+    >>> import math
+    >>> import pandas as pd
+    >>> hours = pd.date_range("2024-01-01", periods=300, freq="h")
+    >>> df = pd.DataFrame({"ds": hours, "y": [math.sin(t * math.pi / 12) for t in range(300)]})
+    >>> forecaster = Forecaster(horizon=24, max_epochs=1).fit(df)  # also unique_id, where there are several series
+    >>> list(forecaster.predict(level=[80]))
+    ['ds', 'yhat', 'yhat-lo-80', 'yhat-hi-80']
+    >>> round(forecaster.explain().modes[0].period)
+    24
     """
 
     _fitted: Fitted | None = field(default=None, init=False, repr=False)
