@@ -12,7 +12,7 @@ from torch import Tensor
 
 from parallelrnn.estimators.baselines import Naive, NLinear, SeasonalNaive
 from parallelrnn.estimators.fitted import Fitted, View
-from parallelrnn.estimators.inference import errors_of_windows
+from parallelrnn.estimators.inference import CALIBRATED_ON, ENOUGH, errors_of_windows
 from parallelrnn.estimators.intervals import Calibration
 from parallelrnn.estimators.learning import learn, make_fabric, split_windows
 from parallelrnn.estimators.options import Options
@@ -22,7 +22,6 @@ from parallelrnn.estimators.training import Recipe, Trainer, pointwise
 from parallelrnn.interpret.text import Display
 
 _CALIBRATIONS = 100  # origins at which intervals are judged
-_LATEST = 1000  # forecasts before each, by which they are calibrated
 
 
 @dataclass(frozen=True)
@@ -117,17 +116,24 @@ def _coverage(view: View, first: Sequence[int], last: Sequence[int], levels: Seq
         errors = errors_of_windows(fitted.network, view.sequences, windows, fitted.middle)
         stride = max(1, (last[index] + 1 - first[index]) // _CALIBRATIONS)
         for origin in range(first[index], last[index] + 1, stride):
-            done = origin - fitted.horizon + 1 - start  # forecasts that have come true
-            if done < 20:
-                continue
-            calibration = Calibration.of([errors[max(0, done - _LATEST) : done]])
             now = errors[origin - start]
+            latest = errors[max(0, origin - start - CALIBRATED_ON) : origin - start]
+            if len(latest) < fitted.horizon + ENOUGH:
+                continue
+            calibration = Calibration.of([_come_true(latest)])
             there = ~now.isnan()
             for level in levels:
                 inside = now.abs() <= calibration.half_width(level)[0]
                 held[f"{level:g}"][0] += float((inside & there).sum())
                 held[f"{level:g}"][1] += float(there.sum())
     return {name: hits / count for name, (hits, count) in held.items() if count}
+
+
+def _come_true(errors: Tensor) -> Tensor:
+    """The errors (N, H, C) of consecutive forecasts, as far as they are known one step after the last."""
+    age = torch.arange(len(errors), 0, -1)[:, None, None]
+    ahead = torch.arange(1, errors.shape[1] + 1)[None, :, None]
+    return torch.where(ahead <= age, errors, torch.nan)
 
 
 def _baselines(

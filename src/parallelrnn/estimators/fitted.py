@@ -95,22 +95,25 @@ class View:
         widths = calibration.half_width(level).double().numpy()
         return np.stack([widths[index] * self.profiles[index].scale for index in windows[:, 0].tolist()])
 
-    def calibration(self, last: Sequence[int]) -> Calibration:
-        """By forecasts that training did not see, with origins up to `last` in each series; else as after training."""
+    def calibration(self) -> Calibration:
+        """By forecasts of these series that training did not see; where there are few, as after training."""
         fitted = self.fitted
         lookback = fitted.network.made_of.lookback
         first = [
             max(fitted.trained[one.name] - one.position, 1) if one.name in fitted.trained else lookback
             for one in self.series
         ]
-        enough = [end + 1 - begin >= ENOUGH for begin, end in zip(first, last, strict=True)]
-        found = calibrate(fitted.network, self.sequences, fitted.middle, first, last)
+        # As many as have come true over the whole horizon.
+        enough = [
+            len(one) - fitted.horizon + 1 - begin >= ENOUGH for begin, one in zip(first, self.series, strict=True)
+        ]
+        found = calibrate(fitted.network, self.sequences, fitted.middle, first)
         known = {one.name: row for row, one in enumerate(fitted.recent)}
         then = fitted.calibration.rows([known.get(one.name, -1) for one in self.series])
         use = torch.tensor(enough)
         return Calibration(
             torch.where(use[:, None, None, None], found.table[:-1], then.table),
-            torch.where(use, found.counts[:-1], then.counts),
+            torch.where(use[:, None], found.counts[:-1], then.counts),
         )
 
     def parts(self, windows: Tensor) -> Parts:

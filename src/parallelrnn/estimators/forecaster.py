@@ -145,7 +145,7 @@ class Forecaster(Options):
             view = fitted.latest if df is None else fitted.view(series)
         calibration = fitted.calibration
         if df is not None and question.levels:
-            calibration = view.calibration([len(one) - self.horizon for one in series])
+            calibration = view.calibration()
         return self._frame(answer(view, view.ends, question, calibration), fitted)
 
     def cross_validation(
@@ -188,7 +188,7 @@ class Forecaster(Options):
             view = fitted.view(panel.without_last(left).series)
             calibration = fitted.calibration
             if question.levels and fitted.quantiles is None:
-                calibration = view.calibration([len(one) - self.horizon for one in view.series])
+                calibration = view.calibration()
             forecasts += answer(view, view.ends, question, calibration)
         assert fitted is not None
         return self._frame(forecasts, fitted, as_frame(df).implementation)

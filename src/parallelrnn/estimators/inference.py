@@ -35,20 +35,19 @@ def errors_of_windows(network: nn.Module, sequences: Sequences, windows: Tensor,
     return torch.where(weight > 0, future - forecast, torch.nan)
 
 
-def calibrate(
-    network: Network, sequences: Sequences, middle: int, first: Sequence[int], last: Sequence[int]
-) -> Calibration:
-    """From the latest forecasts of each series, of those with origins from `first` to `last`.
+def calibrate(network: Network, sequences: Sequences, middle: int, first: Sequence[int]) -> Calibration:
+    """From the latest forecasts of each series with origins from `first` on, as far as they have come true.
 
     What is recent tells best how far off the next forecast will be. Series with few such forecasts get the errors of
     all, at the scale of each; the last row of the table holds these, for series to come.
     """
     errors = []
-    for index, (low, high) in enumerate(zip(first, last, strict=True)):
-        begin = max(low, high + 1 - CALIBRATED_ON)
-        origins = torch.arange(begin, max(begin, high + 1))
+    for index, (low, end) in enumerate(zip(first, sequences.lengths.tolist(), strict=True)):
+        begin = max(low, end - CALIBRATED_ON)
+        origins = torch.arange(begin, max(begin, end))
         windows = torch.stack([torch.full_like(origins, index), origins], -1)
         errors.append(errors_of_windows(network, sequences, windows, middle))
     everything = torch.cat(errors)
     pooled = everything[:: max(1, len(everything) // CALIBRATED_ON)]
-    return Calibration.of([*(one if len(one) >= ENOUGH else pooled for one in errors), pooled])
+    enough = [len(one) - sequences.horizon + 1 >= ENOUGH for one in errors]
+    return Calibration.of([*(one if own else pooled for one, own in zip(errors, enough, strict=True)), pooled])

@@ -10,6 +10,9 @@ import torch
 from torch import Tensor
 
 _GRID = 200  # levels at which the errors of a series are kept
+# Forecasts h steps ahead that start one step apart share most of their future, so that n of their errors tell no more
+# than some 4 n / h that had nothing in common.
+_DISTINCT = 4.0
 
 
 @dataclass(frozen=True)
@@ -17,14 +20,14 @@ class Calibration:
     """Quantiles of absolute errors, of each series: enough for any level."""
 
     table: Tensor  # (series, _GRID, H, C): the errors at levels 1 / _GRID, 2 / _GRID, ..., 1
-    counts: Tensor  # (series,), windows that they come from
+    counts: Tensor  # (series, H), errors that they come from
 
     @classmethod
     def of(cls, errors: Sequence[Tensor]) -> Calibration:
         """From the errors (N, H, C) of each series, NaN where the future was not observed."""
         levels = torch.arange(1, _GRID + 1, dtype=torch.float64) / _GRID
         table = torch.stack([_upper_quantiles(one.abs(), levels) for one in errors])
-        return cls(table, torch.tensor([len(one) for one in errors]))
+        return cls(table, torch.stack([(~one.isnan()).sum(0).amin(-1) for one in errors]))
 
     def rows(self, indices: Sequence[int]) -> Calibration:
         """Of some series."""
@@ -33,19 +36,24 @@ class Calibration:
     def half_width(self, level: float) -> Tensor:
         """What to add to a forecast and to take off it, (series, H, C), so that `level` per cent are held.
 
-        The error at rank (n + 1) * level of n, rounded up: held at least so often, if errors go on as they were.
+        Split conformal prediction: the error at rank (n + 1) * level of n, rounded up, or the largest. Held at least so
+        often, if errors go on as they were.
         """
         part = level / 100
-        rank = torch.ceil((self.counts + 1) * part) / self.counts  # of n errors, in parts of n
-        if (rank > 1).any():
-            fewest = int(self.counts.min())
-            needed = math.ceil(part / (1 - part))
+        fewest, needed = int(self.counts.min()), math.ceil(part / (1 - part) - 1e-9)
+        if fewest < needed:
             raise ValueError(
                 f"an interval of {level:g} % takes {needed} windows to calibrate on, and a series has {fewest}; ask "
                 "for a lower level, or fit with a larger val_size"
             )
-        index = torch.ceil(rank * _GRID).long().clamp(1, _GRID) - 1
-        return self.table[torch.arange(len(self.table)), index]
+        ahead = torch.arange(1, self.counts.shape[1] + 1)
+        counts = self.counts.double()
+        distinct = torch.minimum(counts, _DISTINCT * counts / ahead)  # (series, H)
+        rank = (part * (distinct + 1) / distinct).clamp(max=1)
+        whole = torch.ceil(rank * counts - 1e-9) / counts
+        index = torch.ceil(whole * _GRID - 1e-9).long().clamp(1, _GRID) - 1  # (series, H)
+        channels = self.table.shape[-1]
+        return self.table.gather(1, index[:, None, :, None].expand(-1, 1, -1, channels))[:, 0]
 
 
 def _upper_quantiles(errors: Tensor, levels: Tensor) -> Tensor:

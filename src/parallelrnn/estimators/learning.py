@@ -65,7 +65,7 @@ def learn(options: Options, panel: Panel, val_size: int | None, checkpoint: Chec
         {one.name: profile for one, profile in zip(panel.series, profiles, strict=True)},
         {one.name: one.position + n for one, n in zip(panel.series, steps, strict=True)},
         tuple(one.tail(lookback) for one in panel.series),
-        calibrate(network, sequences, middle_of(options.quantiles), split.first, split.last),
+        calibrate(network, sequences, middle_of(options.quantiles), split.first),
         Origins.of(
             network,
             sequences.batch(sample),
