@@ -29,7 +29,8 @@ def main() -> None:
             exec(compile(code, document.name, "exec"), names)
         chromium = shutil.which("chromium")
         for page in Path(directory).glob("*.html") if chromium else ():
-            command = [str(chromium), *FLAGS, WAIT, "--window-size=1000,1000", "--screenshot=report.png", page.as_uri()]
+            shot = f"--screenshot={page.stem}.png"
+            command = [str(chromium), *FLAGS, WAIT, "--window-size=1000,1000", shot, page.as_uri()]
             subprocess.run(command, check=True, capture_output=True)
         for picture in Path(directory).glob("*.png"):
             shutil.copy(picture, figures / picture.name)

@@ -23,6 +23,7 @@ MODULES = [name for _, name, _ in pkgutil.walk_packages(parallelrnn.__path__, "p
 # Both come from inside torch's ONNX exporter, as in tests/nn/test_onnx.py.
 @pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*values missing in series:UserWarning")  # docs/forecasting.md tells of it
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 def test_python_blocks_run_in_order(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A block of text after one of Python is what that prints, numbers to 5 %: rounding differs between processors."""

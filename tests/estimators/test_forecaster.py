@@ -231,6 +231,18 @@ def test_gaps_are_told_and_filled(df: pd.DataFrame) -> None:
         quick(missing="error").fit(holes)
 
 
+def test_a_plot_shows_the_end_of_a_series_and_its_forecast(fitted: Forecaster) -> None:
+    axes = fitted.plot("b", level=[80])
+    observed, forecast = axes.get_lines()
+    expected = fitted.predict(level=[80])[12:]
+    np.testing.assert_allclose(forecast.get_ydata(), expected["yhat"])
+    assert len(observed.get_ydata()) == 48
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["observed", "80 %", "forecast"]
+    axes.figure.clear()
+    with pytest.raises(ValueError, match="there is no series 'z'; there are 'a', 'b'"):
+        fitted.plot("z")
+
+
 def test_what_has_not_learned_cannot_tell() -> None:
     for call in (lambda f: f.predict(), lambda f: f.explain(), lambda f: f.save("x"), lambda f: f.report("x.html")):
         with pytest.raises(NotFittedError, match=r"call fit\(df\), or Forecaster.load"):

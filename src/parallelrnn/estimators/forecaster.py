@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from parallelrnn.estimators import store
 from parallelrnn.estimators.ahead import read_ahead
@@ -19,10 +19,14 @@ from parallelrnn.estimators.options import Options
 from parallelrnn.estimators.page import write_page
 from parallelrnn.estimators.panel import Columns, Panel, TableError
 from parallelrnn.estimators.parts import parts_of
+from parallelrnn.estimators.plots import plot_forecast
 from parallelrnn.estimators.tables import as_frame, read_panel
 from parallelrnn.interpret.features import recurrence_features
 from parallelrnn.interpret.units import Step
 from parallelrnn.nn import WaveDecoder
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 class NotFittedError(ValueError, AttributeError):
@@ -209,6 +213,10 @@ class Forecaster(Options):
         features = replace(recurrence_features(fitted.network.encoder), time=memory)
         components = None if fitted.columns.future else self.predict(decompose=True)
         return Explanation(modes, features, components)
+
+    def plot(self, name: Any = None, level: Sequence[float] = (80, 95), ax: Axes | None = None) -> Axes:
+        """The forecast of one series, the first if none is named, beside its end, by matplotlib."""
+        return plot_forecast(self._known(), name, level, ax)
 
     def report(self, path: str | Path, title: str = "What this forecast is made of") -> Path:
         """Write a page about the forecast and its cycles, for a browser; give back its path."""
