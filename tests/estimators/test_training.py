@@ -139,7 +139,7 @@ def test_an_epoch_has_neither_too_few_nor_too_many_steps() -> None:
     original = torch.optim.Adam
     torch.optim.Adam = Counted  # type: ignore[misc]
     try:
-        quick(max_epochs=1, num_waves=0, num_decays=1, epoch_steps=(64, 256)).fit(hourly(120))
+        quick(max_epochs=1, num_waves=0, num_decays=1, epoch_steps=(64, 1000)).fit(hourly(120))
     finally:
         torch.optim.Adam = original  # type: ignore[misc]
     assert len(seen) == 64

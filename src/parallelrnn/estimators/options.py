@@ -46,7 +46,7 @@ class Options:
     batch_size: int = 448
     max_epochs: int = 10
     patience: int = 3
-    epoch_steps: tuple[int, int] = (64, 256)
+    epoch_steps: tuple[int, int] = (64, 1000)
     gradient_clip: float = 1.0
     max_time: float | None = None
     random_state: int = 0

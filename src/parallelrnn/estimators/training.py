@@ -33,7 +33,7 @@ class Recipe:
     decay: float = 0.6  # of the learning rate after each epoch
     batch_size: int = 448
     max_epochs: int = 10
-    epoch_steps: tuple[int, int] = (64, 256)  # at least and at most; few windows come several times
+    epoch_steps: tuple[int, int] = (64, 1000)  # at least and at most; few windows come several times
     patience: int = 3  # epochs without a better validation error
     gradient_clip: float = 1.0
     max_time: float | None = None  # seconds
