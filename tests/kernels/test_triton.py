@@ -19,7 +19,7 @@ from torch import Tensor
 # Triton reads this when it is imported, and importing torch does not import it.
 os.environ.setdefault("TRITON_INTERPRET", "0" if torch.cuda.is_available() else "1")
 
-from parallelrnn.kernels import GATES, NUM_STATES, Weights, reference, triton
+from parallelrnn.kernels import GATES, NUM_STATES, Weights, reference, triton, triton_programs
 
 pytestmark = [
     pytest.mark.skipif(not triton.is_available(), reason="Triton is not installed: pip install triton"),
@@ -320,9 +320,9 @@ def test_what_is_launched_is_what_hardware_takes(mode: str, monkeypatch: pytest.
         def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., None]:
             return lambda *arguments, num_warps, **constants: launched.append((grid, num_warps))
 
-    triton._hand_over()
-    monkeypatch.setattr(triton, "_forward_kernel", Kernel())
-    monkeypatch.setattr(triton, "_backward_kernel", Kernel())
+    triton_programs.hand_over()
+    monkeypatch.setattr(triton_programs, "forward_kernel", Kernel())
+    monkeypatch.setattr(triton_programs, "backward_kernel", Kernel())
     for dtype in TOL:
         for block_size in BLOCK_SIZES:
             case = problem(mode, 1, 5, 7, block_size, dtype)
@@ -349,7 +349,7 @@ def test_the_interpreter_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_missing_triton_is_named_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "triton", None)
     with pytest.raises(ImportError, match="pip install triton"):
-        triton._hand_over.__wrapped__()
+        triton_programs.hand_over.__wrapped__()
 
 
 def compile_for_a_gpu(mode: str, dtype: str, block_size: int, all_given: bool) -> list[str]:
@@ -358,13 +358,13 @@ def compile_for_a_gpu(mode: str, dtype: str, block_size: int, all_given: bool) -
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    triton._hand_over()
+    triton_programs.hand_over()
     absent = set() if mode == "LSTM" else {"c_0", "c_n", "grad_c_n", "grad_c_0", "cells"}
     if not all_given:
         absent |= {"bias", "bias_sums", "lengths", "grad_output", "grad_h_n", "grad_c_n"}
     fixed = {"mode": mode, "gates": len(GATES[mode]), "block_size": block_size, "reverse": all_given}
     code = []
-    for kernel in (triton._forward_kernel, triton._backward_kernel):
+    for kernel in (triton_programs.forward_kernel, triton_programs.backward_kernel):
         constants: dict[str, Any] = {}
         signature = {}
         for parameter in kernel.params:
