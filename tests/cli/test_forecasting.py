@@ -66,7 +66,10 @@ def test_forecast_goes_on_from_a_newer_file_and_writes_parquet(csv: Path, tmp_pa
     run("fit", csv, "--target", "a", "--horizon", 12, "--out", model)
     wide = hourly(420).pivot(index="ds", columns="unique_id", values="y").reset_index(names="date")
     wide.to_parquet(newer)
-    run("forecast", model, "--data", newer, "--decompose", "--out", out)
+    assert "not used: b" in run("forecast", model, "--data", newer, "--decompose", "--out", out).output
+    other = tmp_path / "other.csv"
+    wide.drop(columns="a").to_csv(other, index=False)
+    assert "other.csv has no column 'a'; it has 'date', 'b'" in run("forecast", model, "--data", other, code=3).output
     found = pd.read_parquet(out)
     assert found["date"].min() == wide["date"].max() + pd.Timedelta(hours=1)
     np.testing.assert_allclose(found.drop(columns=["date", "yhat"]).sum(axis=1), found["yhat"], rtol=1e-5)

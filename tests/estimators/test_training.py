@@ -41,6 +41,14 @@ def test_the_same_seed_gives_the_same_bits_and_leaves_other_generators_alone(cel
     assert not same(first, other)
 
 
+@pytest.mark.parametrize("precision", ["64-true", "bf16-mixed"])
+def test_other_precisions_train_to_about_the_same(precision: str) -> None:
+    df = hourly()
+    usual, other = (quick(precision=one).fit(df).predict() for one in ("32-true", precision))
+    scale = df.groupby("unique_id")["y"].std()[usual["unique_id"]].to_numpy()
+    assert (abs(usual["yhat"] - other["yhat"]) / scale).max() < 0.1
+
+
 class CutOffError(Exception):
     """What stops a training in the middle."""
 

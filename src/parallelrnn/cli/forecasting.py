@@ -114,7 +114,7 @@ def forecast(
     """
     with refusals():
         forecaster = Forecaster.load(model)
-        new = None if data is None else read_table(data)[forecaster.column_names]
+        new = None if data is None else _only(read_table(data), forecaster.column_names, data)
         ahead = None if future is None else read_table(future)
         with told_warnings():
             found = pd.DataFrame(forecaster.predict(new, level or (), ahead, decompose))
@@ -230,6 +230,11 @@ def _read(
     table = read_table(data)
     layout = understand(table, id_col, time_col, target or (), covariates)
     used = [*([] if layout.id is None else [layout.id]), layout.time, *layout.targets, *covariates]
+    return _only(table, used, data), layout
+
+
+def _only(table: pd.DataFrame, used: list[str], data: Path) -> pd.DataFrame:
+    """The columns that are used; those that are not are told."""
     missing = [name for name in used if name not in table.columns]
     if missing:
         raise ValueError(
@@ -238,4 +243,4 @@ def _read(
     left = [str(name) for name in table.columns if name not in used]
     if left:
         Console(stderr=True, highlight=False).print(f"note: not used: {', '.join(left)}", style="yellow", markup=False)
-    return table[used], layout
+    return table[used]

@@ -134,7 +134,7 @@ class Trainer(Generic[ModuleT]):
             progress.history.append({"training": trained, "validation": judged})
             after_epoch(self)
         self.network.load_state_dict(self.best)
-        return self.network.cpu().eval()
+        return self.network.cpu().float().eval()
 
     @property
     def is_done(self) -> bool:
@@ -152,7 +152,7 @@ class Trainer(Generic[ModuleT]):
         for windows in self._mine(self._validation).split(_JUDGED):
             batch = self._batch(windows)
             weight = float(batch.weight.sum())
-            total += float(self._loss(self.network(batch), batch.future, batch.weight)) * weight
+            total += float(self._loss(self._module(batch), batch.future, batch.weight)) * weight
             count += weight
         if self._fabric.world_size > 1:
             total, count = self._fabric.all_reduce(torch.tensor([total, count]), reduce_op="sum").tolist()
