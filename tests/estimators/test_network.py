@@ -11,13 +11,26 @@ from parallelrnn.estimators.network import CELLS, DECODERS, Architecture, Networ
 from parallelrnn.estimators.sequences import Batch
 
 LOOKBACK, HORIZON = 12, 6
+SMALL: dict[str, Any] = {
+    "cell": "linear",
+    "decoder": "waves",
+    "block_size": 2,
+    "hidden_size": 8,
+    "num_layers": 1,
+    "num_waves": 2,
+    "num_decays": 1,
+    "normalize": "mean",
+    "segment": 1,
+    "gate": True,
+    "dropout": 0.3,
+}
 # Single precision, sums over 12 steps in different orders.
 TOLERANCE = {"rtol": 1e-4, "atol": 1e-5}
 
 
 def network(**options: Any) -> Network:
     torch.manual_seed(0)
-    made = Network(Architecture(LOOKBACK, HORIZON, **{"hidden_size": 8, "num_waves": 2, "num_decays": 1, **options}))
+    made = Network(Architecture(LOOKBACK, HORIZON, **{**SMALL, **options}))
     for name, parameter in made.named_parameters():
         if not name.startswith("encoder"):
             torch.nn.init.normal_(parameter, std=0.3)

@@ -96,7 +96,7 @@ def evaluate(
     parameters = sum(parameter.numel() for parameter in fitted.network.parameters())
     coverage = _coverage(view, first, last, levels)
     scores = [_score(name, errors, seconds, parameters, coverage=coverage)]
-    scores += _baselines(options, fitted, panel, before, windows, val_size)
+    scores += _baselines(options, fitted, panel, before, windows)
     return Evaluation(tuple(scores), options.horizon, made_of.lookback, len(windows), len(panel.series))
 
 
@@ -136,9 +136,7 @@ def _come_true(errors: Tensor) -> Tensor:
     return torch.where(ahead <= age, errors, torch.nan)
 
 
-def _baselines(
-    options: Options, fitted: Fitted, panel: Panel, before: Panel, windows: Tensor, val_size: int | None
-) -> list[Score]:
+def _baselines(options: Options, fitted: Fitted, panel: Panel, before: Panel, windows: Tensor) -> list[Score]:
     made_of = fitted.network.made_of
     steps = [fitted.trained[one.name] - one.position for one in before.series]
     profiles = [Profile.of(one, n, ()) for one, n in zip(before.series, steps, strict=True)]
@@ -159,7 +157,7 @@ def _baselines(
         torch.manual_seed(options.random_state)
         linear = NLinear(made_of.lookback, made_of.horizon)
         # As its authors train it: squared errors, steps that halve from epoch to epoch.
-        recipe = Recipe(loss="mse", learning_rate=5e-3, decay=0.5, max_epochs=options.max_epochs)
+        recipe = Recipe(learning_rate=5e-3, decay=0.5, max_epochs=options.max_epochs)
         Trainer(
             linear,
             learned,

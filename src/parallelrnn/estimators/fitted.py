@@ -98,6 +98,8 @@ class View:
     def calibration(self) -> Calibration:
         """By forecasts of these series that training did not see; where there are few, as after training."""
         fitted = self.fitted
+        if fitted.quantiles is not None:  # intervals come from these
+            return fitted.calibration
         lookback = fitted.network.made_of.lookback
         first = [
             max(fitted.trained[one.name] - one.position, 1) if one.name in fitted.trained else lookback

@@ -147,9 +147,7 @@ class Forecaster(Options):
             raise TableError("futr_df holds covariates known ahead, and this forecaster was told of none")
         else:
             view = fitted.latest if df is None else fitted.view(series)
-        calibration = fitted.calibration
-        if df is not None and question.levels:
-            calibration = view.calibration()
+        calibration = view.calibration() if df is not None and question.levels else fitted.calibration
         return self._frame(answer(view, view.ends, question, calibration), fitted)
 
     def cross_validation(
@@ -187,13 +185,13 @@ class Forecaster(Options):
         forecasts: list[Forecast] = []
         fitted: Fitted | None = None
         for left in ends:
+            before = panel.without_last(left)
             if fitted is None or refit:
-                fitted = learn(self, panel.without_last(left), val_size)
-            view = fitted.view(panel.without_last(left).series)
-            calibration = fitted.calibration
-            if question.levels and fitted.quantiles is None:
-                calibration = view.calibration()
-            forecasts += answer(view, view.ends, question, calibration)
+                fitted = learn(self, before, val_size)
+            view = fitted.view(before.series)
+            forecasts += answer(
+                view, view.ends, question, view.calibration() if question.levels else fitted.calibration
+            )
         assert fitted is not None
         return self._frame(forecasts, fitted, as_frame(df).implementation)
 

@@ -9,10 +9,9 @@ from torch import Tensor, nn
 
 from parallelrnn.estimators.intervals import Calibration
 from parallelrnn.estimators.network import Network
-from parallelrnn.estimators.sequences import Sequences
+from parallelrnn.estimators.sequences import TOGETHER, Sequences
 
 CALIBRATED_ON = 1000  # windows of each series, the latest
-_TOGETHER = 2048  # windows in one call of the network
 ENOUGH = 50  # windows, for a series to be calibrated by itself
 
 
@@ -20,19 +19,26 @@ ENOUGH = 50  # windows, for a series to be calibrated by itself
 def forecast_windows(network: nn.Module, sequences: Sequences, windows: Tensor) -> Tensor:
     """Forecasts of some windows (N, 2) at the scale of the network: (N, H, C, Q), quantiles in order."""
     network.eval()
-    forecast = torch.cat([network(sequences.batch(some)) for some in windows.split(_TOGETHER)])
+    return _in_order(torch.cat([network(sequences.batch(some)) for some in windows.split(TOGETHER)]))
+
+
+def _in_order(forecast: Tensor) -> Tensor:
+    """Quantiles of a forecast may cross; sorted, they do not."""
     return forecast if forecast.shape[-1] == 1 else forecast.sort(-1).values
 
 
+@torch.no_grad()
 def errors_of_windows(network: nn.Module, sequences: Sequences, windows: Tensor, middle: int) -> Tensor:
     """What was observed less what was forecast, (N, H, C), NaN where nothing was observed."""
     if not len(windows):
         return torch.zeros(0, sequences.horizon, sequences.channels)
-    batches = [sequences.batch(some) for some in windows.split(_TOGETHER)]
-    future = torch.cat([batch.future for batch in batches])
-    weight = torch.cat([batch.weight for batch in batches])
-    forecast = forecast_windows(network, sequences, windows)[..., middle]
-    return torch.where(weight > 0, future - forecast, torch.nan)
+    network.eval()
+    errors = []
+    for some in windows.split(TOGETHER):
+        batch = sequences.batch(some)
+        error = batch.future - _in_order(network(batch))[..., middle]
+        errors.append(torch.where(batch.weight > 0, error, torch.nan))
+    return torch.cat(errors)
 
 
 def calibrate(network: Network, sequences: Sequences, middle: int, first: Sequence[int]) -> Calibration:

@@ -33,13 +33,11 @@ _VALIDATION = 5  # a series over this is its part for validation
 
 @dataclass(frozen=True)
 class Split:
-    """Which origins of each series are trained on, and which are not."""
+    """Which windows are trained on, and which are not."""
 
-    steps: list[int]  # of each series that training sees
     training: Tensor  # windows (N, 2)
     validation: Tensor
-    first: list[int]  # validation origins of each series, from here
-    last: list[int]  # to here
+    first: list[int]  # of each series, the first origin that is not trained on
 
 
 def learn(options: Options, panel: Panel, val_size: int | None, checkpoint: Checkpoint | None = None) -> Fitted:
@@ -121,13 +119,11 @@ def _default_lookback(series: Sequence[Series]) -> int:
 
 def _validation_steps(length: int, horizon: int, val_size: int | None) -> int:
     """Steps at the end of a series that training does not see; none where that would leave nothing to learn from."""
-    if val_size is not None:
-        if val_size < horizon:
-            raise ValueError(
-                f"val_size has to hold at least one forecast of {horizon} steps, got {val_size}; use {horizon} or more"
-            )
-        return val_size if length - val_size > horizon + 1 else 0
-    wanted = max(horizon, length // _VALIDATION)
+    if val_size is not None and val_size < horizon:
+        raise ValueError(
+            f"val_size has to hold at least one forecast of {horizon} steps, got {val_size}; use {horizon} or more"
+        )
+    wanted = max(horizon, length // _VALIDATION) if val_size is None else val_size
     return wanted if length - wanted > horizon + 1 else 0
 
 
@@ -143,16 +139,15 @@ def split_windows(series: Sequence[Series], sequences: Sequences, steps: list[in
             f"no series is long enough to learn a horizon of {horizon} steps from: the longest, {longest.name!r}, has "
             f"{len(longest)}; give longer series or a shorter horizon"
         )
-    first, last = list(steps), [len(one) - horizon for one in series]
-    validation = sequences.origins(first, [end + 1 for end in last])
+    validation = sequences.origins(steps, [len(one) - horizon + 1 for one in series])
     if not len(validation):
         warnings.warn(
             "no series is long enough to keep a part of it for validation: training does not stop early, and intervals "
             "come from forecasts of what was trained on, so they are too narrow",
             stacklevel=4,
         )
-        return Split(steps, training, training, least, [n - horizon for n in steps])
-    return Split(steps, training, validation, first, last)
+        return Split(training, training, least)
+    return Split(training, validation, list(steps))
 
 
 def make_fabric(options: Options) -> Any:

@@ -27,17 +27,17 @@ class Architecture:
 
     lookback: int
     horizon: int
-    cell: str = "linear"
-    decoder: str = "waves"
-    block_size: int = 2
-    hidden_size: int = 64
-    num_layers: int = 1
-    num_waves: int = 8
-    num_decays: int = 4
-    normalize: str | None = "mean"
-    segment: int = 1
-    gate: bool = True
-    dropout: float = 0.3
+    cell: str
+    decoder: str
+    block_size: int
+    hidden_size: int
+    num_layers: int
+    num_waves: int
+    num_decays: int
+    normalize: str | None
+    segment: int
+    gate: bool
+    dropout: float
     channels: int = 1  # of a series
     past: int = 0  # covariates of the past
     future: int = 0  # covariates known ahead
@@ -98,27 +98,20 @@ class Network(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         """Forecasts (B, H, channels, quantiles)."""
-        past, added = self._without_effects(batch)
-        level, scale = self._normalization(past, batch.valid)
-        state = self.state(batch, past, level, scale)
-        forecast: Tensor = self.decoder(state, self.made_of.horizon)
-        shaped: Tensor = forecast.unflatten(-1, (self.made_of.channels, self.made_of.quantiles))
-        return shaped * scale[..., None] + (level + added)[..., None]
+        held = self.read(batch)
+        return held.forecast(self.decoder(held.state, self.made_of.horizon), self.made_of)
 
     def read(self, batch: Batch) -> Encoded:
-        """A forecast in its parts: what the encoder holds, and what the decoder's output is scaled by and added to."""
+        """What the encoder holds at the end of a window, and what the decoder's output is scaled by and added to."""
         past, added = self._without_effects(batch)
         level, scale = self._normalization(past, batch.valid)
-        return Encoded(self.state(batch, past, level, scale), level, scale, added)
+        return Encoded(self._state(batch, (past - level) / scale), level, scale, added)
 
-    def state(self, batch: Batch, past: Tensor, level: Tensor, scale: Tensor) -> Tensor:
-        """What is known at the end of a window, (B, hidden_size + static)."""
-        window = (past - level) / scale  # (B, L, C)
-        if batch.valid is not None:
-            window = window * batch.valid[..., None]
-        x = window
+    def _state(self, batch: Batch, window: Tensor) -> Tensor:
+        """What is known at the end of a window (B, L, C), (B, hidden_size + static)."""
+        x = window if batch.valid is None else window * batch.valid[..., None]
         if self.made_of.past or self.made_of.future:
-            x = torch.cat([window, batch.covariates, batch.known[:, : self.made_of.lookback]], -1)
+            x = torch.cat([x, batch.covariates, batch.known[:, : self.made_of.lookback]], -1)
         x = _in_segments(x, self.made_of.segment)
         if batch.valid is None or self.made_of.cell == "linear":  # zeros leave a linear memory empty
             last = self.encoder.last_state(x)
@@ -165,12 +158,17 @@ class Network(nn.Module):
 
 @dataclass(frozen=True)
 class Encoded:
-    """forecast = decoder(state) * scale + level + added."""
+    """What a network holds at the end of windows; forecasts follow from it."""
 
     state: Tensor  # (B, features)
     level: Tensor  # (B, 1, C)
     scale: Tensor  # (B, 1, C)
     added: Tensor  # (B, H, C), by covariates that are known ahead
+
+    def forecast(self, decoded: Tensor, made_of: Architecture) -> Tensor:
+        """Forecasts (B, H, C, Q) from what a decoder makes of the state, (B, H, C * Q)."""
+        shaped: Tensor = decoded.unflatten(-1, (made_of.channels, made_of.quantiles))
+        return shaped * self.scale[..., None] + (self.level + self.added)[..., None]
 
 
 def _encoder(made_of: Architecture, inputs: int) -> ParaRNN | ParaLSTM | ParaGRU:

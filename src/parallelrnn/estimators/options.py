@@ -96,7 +96,6 @@ class Options:
     def recipe(self) -> Recipe:
         """How to train."""
         return Recipe(
-            loss=self.loss,
             learning_rate=self.learning_rate,
             batch_size=self.batch_size,
             max_epochs=self.max_epochs,

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from parallelrnn.estimators.network import Network
+from parallelrnn.estimators.network import Encoded, Network
 from parallelrnn.estimators.panel import Array
 from parallelrnn.estimators.sequences import Batch, Profile
-from parallelrnn.interpret.modes import CALENDAR, RECENT, ForecastModes, Mode, shares_of_parts
+from parallelrnn.interpret.modes import CALENDAR, RECENT, ForecastModes, Mode, eigenvalues_of, shares_of_parts
 from parallelrnn.interpret.units import Step
 from parallelrnn.nn import WaveDecoder
 
@@ -24,10 +23,7 @@ from parallelrnn.nn import WaveDecoder
 class Origins:
     """Forecasts, and all that it takes to make them again: what the network held when it made them."""
 
-    state: Tensor  # (B, features)
-    level: Tensor  # (B, 1, C)
-    scale: Tensor  # (B, 1, C)
-    added: Tensor  # (B, H, C), by covariates that are known ahead
+    held: Encoded
     series: tuple[int, ...]  # which series each is of
     positions: tuple[int, ...]  # of their first steps
 
@@ -36,8 +32,7 @@ class Origins:
     def of(cls, network: Network, batch: Batch, series: Sequence[int], positions: Sequence[int]) -> Origins:
         """What a network holds at the end of some windows."""
         network.eval()
-        reading = network.read(batch)
-        return cls(reading.state, reading.level, reading.scale, reading.added, tuple(series), tuple(positions))
+        return cls(network.read(batch), tuple(series), tuple(positions))
 
 
 @dataclass(frozen=True)
@@ -48,12 +43,6 @@ class Parts:
     modes: tuple[Mode, ...]  # without shares: what the first parts are
     others: tuple[str, ...]  # what the other parts are
     parts: Array  # (modes and others, B, H, C)
-
-    @property
-    def total(self) -> Array:
-        """The forecasts, (B, H, C)."""
-        whole: Array = self.level + self.parts.sum(axis=0)
-        return whole
 
     def names(self, time: Step) -> list[str]:
         """Of all parts, no two alike."""
@@ -81,7 +70,7 @@ class Parts:
 @torch.no_grad()
 def parts_of(network: Network, origins: Origins, profiles: Sequence[Profile], middle: int, scaled: bool) -> Parts:
     """Forecasts in parts; `profiles` are those of all series, `middle` the quantile that counts."""
-    made_of = network.made_of
+    made_of, held = network.made_of, origins.held
     own = [profiles[index] for index in origins.series]
     units = np.ones((len(own), 1, made_of.channels)) if scaled else np.stack([one.scale for one in own])[:, None]
     mean = np.zeros_like(units) if scaled else np.stack([one.mean for one in own])[:, None]
@@ -93,25 +82,22 @@ def parts_of(network: Network, origins: Origins, profiles: Sequence[Profile], mi
         modes.append(Mode(1, cmath.exp(2j * cmath.pi / period), source=CALENDAR))
         cycle = np.stack([_cycle(one, period, time) for one, time in zip(own, times, strict=True)])
         parts.append(cycle / np.stack([one.scale for one in own])[:, None] if scaled else cycle)
-    outer = origins.scale.double().numpy() * units  # (B, 1, C)
+    outer = held.scale.double().numpy() * units  # (B, 1, C)
     others: list[str] = []
     if isinstance(network.decoder, WaveDecoder):
-        blocks = network.decoder.parts(origins.state, made_of.horizon)
+        blocks = network.decoder.parts(held.state, made_of.horizon)
         blocks = blocks.unflatten(-1, (made_of.channels, made_of.quantiles))[..., middle]  # (B, H, blocks, C)
-        # As the decoder numbers its blocks; forecast_modes sorts them.
-        matrices = [block.matrix for block in network.decoder.recurrent_blocks()]
-        for index, matrix in enumerate(matrices):
-            turn = abs(float(matrix[0, 1])) if len(matrix) == 2 else 0.0
-            modes.append(Mode(1, complex(float(matrix[0, 0]), turn), source=RECENT))
+        for index, value in enumerate(eigenvalues_of(network.decoder)):
+            modes.append(Mode(1, value, source=RECENT))
             parts.append(blocks[:, :, index].double().numpy() * outer)
     else:
-        free = network.decoder(origins.state, made_of.horizon)
+        free = network.decoder(held.state, made_of.horizon)
         others.append("decoder")
         parts.append(free.unflatten(-1, (made_of.channels, made_of.quantiles))[..., middle].double().numpy() * outer)
     if network.effect is not None:
         others.append("covariates")
-        parts.append(origins.added.double().numpy() * units)
-    level = origins.level.double().numpy() * units + mean
+        parts.append(held.added.double().numpy() * units)
+    level = held.level.double().numpy() * units + mean
     shape = (len(own), made_of.horizon, made_of.channels)
     return Parts(np.broadcast_to(level, shape), tuple(modes), tuple(others), np.stack(parts))
 

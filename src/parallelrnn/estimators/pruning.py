@@ -58,13 +58,12 @@ def _order_of_removal(
     network.eval()
     some = validation[:: max(1, len(validation) // _LOOKED_AT)]
     batch = sequences.batch(some)
-    made_of, reading = network.made_of, network.read(batch)
+    held = network.read(batch)
     assert isinstance(network.decoder, WaveDecoder)
-    parts = network.decoder.parts(reading.state, made_of.horizon)  # (B, H, blocks, C * Q)
+    parts = network.decoder.parts(held.state, network.made_of.horizon)  # (B, H, blocks, C * Q)
 
     def loss_of(kept: list[int]) -> float:
-        shaped = parts[:, :, kept].sum(2).unflatten(-1, (made_of.channels, made_of.quantiles))
-        forecast = shaped * reading.scale[..., None] + (reading.level + reading.added)[..., None]
+        forecast = held.forecast(parts[:, :, kept].sum(2), network.made_of)
         return float(loss(forecast, batch.future, batch.weight))
 
     left = list(range(parts.shape[2]))

@@ -14,6 +14,8 @@ from torch import Tensor
 from parallelrnn.estimators.cycles import Cycle, fit_cycles
 from parallelrnn.estimators.panel import Array, Series
 
+TOGETHER = 2048  # windows that go through a network at once where nothing is learned
+
 
 @dataclass(frozen=True)
 class Profile:

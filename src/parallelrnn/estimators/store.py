@@ -24,7 +24,7 @@ from parallelrnn.estimators.cycles import Cycle
 from parallelrnn.estimators.fitted import Fitted
 from parallelrnn.estimators.grid import Grid
 from parallelrnn.estimators.intervals import Calibration
-from parallelrnn.estimators.network import Architecture, Network
+from parallelrnn.estimators.network import Architecture, Encoded, Network
 from parallelrnn.estimators.options import Options
 from parallelrnn.estimators.panel import Columns, Series
 from parallelrnn.estimators.parts import Origins
@@ -189,7 +189,7 @@ def _tensors(fitted: Fitted) -> dict[str, Tensor]:
     tensors["calibration.table"] = fitted.calibration.table
     tensors["calibration.counts"] = fitted.calibration.counts
     for name in ("state", "level", "scale", "added"):
-        tensors[f"sample.{name}"] = getattr(fitted.sample, name)
+        tensors[f"sample.{name}"] = getattr(fitted.sample.held, name)
     return tensors
 
 
@@ -218,7 +218,7 @@ def _fitted(words: dict[str, Any], tensors: dict[str, Tensor]) -> Fitted:
         profiles[about["name"]] = Profile(scale[0], scale[1], tuple(cycles))
         trained[about["name"]] = about["trained"]
     sample = Origins(
-        **{name: tensors[f"sample.{name}"] for name in ("state", "level", "scale", "added")},
+        Encoded(**{name: tensors[f"sample.{name}"] for name in ("state", "level", "scale", "added")}),
         series=tuple(words["sample"]["series"]),
         positions=tuple(words["sample"]["positions"]),
     )

@@ -12,12 +12,11 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
-from parallelrnn.estimators.sequences import Batch, Sequences
+from parallelrnn.estimators.sequences import TOGETHER, Batch, Sequences
 
 Loss = Callable[[Tensor, Tensor, Tensor], Tensor]  # forecast (B, H, C, Q), future (B, H, C), weight (B, H, C)
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 LOSSES = ("mae", "mse", "huber")
-_JUDGED = 2048  # windows in a batch that is only forecast
 
 
 class TrainingError(RuntimeError):
@@ -28,7 +27,6 @@ class TrainingError(RuntimeError):
 class Recipe:
     """How to train."""
 
-    loss: str = "mae"
     learning_rate: float = 5e-3
     decay: float = 0.6  # of the learning rate after each epoch
     batch_size: int = 448
@@ -149,7 +147,7 @@ class Trainer(Generic[ModuleT]):
         """The mean loss over the validation windows."""
         self.network.eval()
         total = count = 0.0
-        for windows in self._mine(self._validation).split(_JUDGED):
+        for windows in self._mine(self._validation).split(TOGETHER):
             batch = self._batch(windows)
             weight = float(batch.weight.sum())
             total += float(self._loss(self._module(batch), batch.future, batch.weight)) * weight

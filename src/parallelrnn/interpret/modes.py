@@ -162,8 +162,7 @@ def _decoder_modes(
     if readout is not None or along:
         raise ValueError("a wave decoder is linear and puts out the forecast itself: it takes no readout and no along")
     decoder = exact(decoder)
-    matrices = [block.matrix.detach().numpy() for block in decoder.recurrent_blocks()]
-    values = [complex(matrix[0, 0], abs(matrix[0, 1]) if len(matrix) == 2 else 0.0) for matrix in matrices]
+    values = eigenvalues_of(decoder)
     rows = [Mode(1, value) for value in values]
     if x is not None:
         with torch.no_grad():
@@ -174,6 +173,12 @@ def _decoder_modes(
         ]
     ordered = tuple(sorted(rows, key=lambda mode: -mode.modulus))
     return ForecastModes(ordered, "exact, since the decoder is made of them", time, None, np.zeros(decoder.output_size))
+
+
+def eigenvalues_of(decoder: WaveDecoder) -> list[complex]:
+    """One of each block, waves first, as the decoder numbers them."""
+    matrices = [block.matrix.detach().double().numpy() for block in decoder.recurrent_blocks()]
+    return [complex(matrix[0, 0], abs(matrix[0, 1]) if len(matrix) == 2 else 0.0) for matrix in matrices]
 
 
 def _check(along: int, horizon: int, x: Tensor | None) -> None:
