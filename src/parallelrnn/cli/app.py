@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -23,6 +22,7 @@ from parallelrnn.bench.run import Settings, run
 from parallelrnn.cli import demo as demonstration
 from parallelrnn.cli import doctor as diagnosis
 from parallelrnn.cli import forecasting
+from parallelrnn.cli.refusals import refusals
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 for command in (forecasting.fit, forecasting.forecast, forecasting.explain, forecasting.evaluate):
@@ -39,7 +39,7 @@ def demo(
     out: Annotated[Path, typer.Option(help="A file for the page about it.")] = Path("sunspots.html"),
 ) -> None:
     """Forecast the sunspots, say what the forecast is made of, and write a page about it; half a minute."""
-    with forecasting.refusals():
+    with refusals():
         demonstration.run(out)
 
 
@@ -75,7 +75,7 @@ def bench(
     Contenders take turns in one process. Windows of time in which other processes were at work are taken again.
     """
     if markdown is not None:
-        with _refusals():
+        with refusals((BenchError,)):
             typer.echo(report.markdown(Results.load(markdown)))
         return
     if resume and output is None:
@@ -91,7 +91,7 @@ def bench(
         command=_command(output),
     )
     progress = Console(stderr=True, highlight=False)
-    with _refusals():
+    with refusals((BenchError,)):
         _show(run(settings, output, resume, tell=lambda line: progress.print(line, markup=False)))
 
 
@@ -114,16 +114,6 @@ def _chosen(option: str, text: str, names: Iterable[str]) -> tuple[str, ...]:
         got = ", ".join(unknown) if unknown else "nothing"
         raise typer.BadParameter(f"{option} takes some of {', '.join(names)}, separated by commas; got {got}")
     return tuple(name for name in names if name in wanted)
-
-
-@contextmanager
-def _refusals() -> Iterator[None]:
-    """End with the message of a refusal, which says what to do, and without a traceback."""
-    try:
-        yield
-    except BenchError as error:
-        Console(stderr=True, highlight=False).print(str(error), style="red", markup=False, soft_wrap=True)
-        raise typer.Exit(1) from None
 
 
 def _show(results: Results) -> None:

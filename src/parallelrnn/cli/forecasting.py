@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,14 +11,11 @@ import pandas as pd
 import typer
 from rich.console import Console
 
+from parallelrnn.cli.refusals import note, refusals, told_warnings
 from parallelrnn.cli.tables import Layout, read_table, understand, write_table
 from parallelrnn.estimators import Forecaster
 from parallelrnn.estimators.checkpoint import FILE as TRAINING_FILE
 from parallelrnn.estimators.evaluation import evaluate as score
-from parallelrnn.estimators.store import ModelFileError
-from parallelrnn.estimators.training import TrainingError
-
-DATA_ERROR, MODEL_ERROR, TRAINING_ERROR = 3, 4, 5
 
 Data = Annotated[Path, typer.Argument(help="A CSV or Parquet file of one series or many.", show_default=False)]
 Model = Annotated[Path, typer.Argument(help="A directory that `fit` wrote.", show_default=False)]
@@ -195,35 +189,6 @@ def vars_of(layout: Layout) -> dict[str, Any]:
     return {"time": layout.time, "id": layout.id, "targets": list(layout.targets), "guessed": list(layout.guesses)}
 
 
-@contextmanager
-def refusals() -> Iterator[None]:
-    """End with the message of a refusal, which says what to do, and without a traceback."""
-    try:
-        yield
-    except ModelFileError as error:
-        _refuse(error, MODEL_ERROR)
-    except TrainingError as error:
-        _refuse(error, TRAINING_ERROR)
-    except (ValueError, TypeError, OSError, ModuleNotFoundError) as error:
-        _refuse(error, DATA_ERROR)
-
-
-@contextmanager
-def told_warnings() -> Iterator[None]:
-    """Warnings as sentences, each once."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        yield
-    console = Console(stderr=True, highlight=False)
-    for text in dict.fromkeys(str(one.message) for one in caught):
-        console.print(f"note: {text}", style="yellow", markup=False, soft_wrap=True)
-
-
-def _refuse(error: Exception, code: int) -> None:
-    Console(stderr=True, highlight=False).print(str(error), style="red", markup=False, soft_wrap=True)
-    raise typer.Exit(code) from None
-
-
 def _read(
     data: Path, id_col: str | None, time_col: str | None, target: list[str] | None, covariates: Any
 ) -> tuple[pd.DataFrame, Layout]:
@@ -242,5 +207,5 @@ def _only(table: pd.DataFrame, used: list[str], data: Path) -> pd.DataFrame:
         )
     left = [str(name) for name in table.columns if name not in used]
     if left:
-        Console(stderr=True, highlight=False).print(f"note: not used: {', '.join(left)}", style="yellow", markup=False)
+        note(f"not used: {', '.join(left)}")
     return table[used]

@@ -1,0 +1,54 @@
+"""How a command ends when it cannot do what was asked: a sentence, and a status that says whose fault it is."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import typer
+from rich.console import Console
+
+from parallelrnn.bench import BenchError
+from parallelrnn.estimators.store import ModelFileError
+from parallelrnn.estimators.training import TrainingError
+
+# The first that an error is an instance of counts.
+STATUS: dict[type[Exception], int] = {
+    BenchError: 1,
+    ModelFileError: 4,
+    TrainingError: 5,
+    ValueError: 3,  # of these four, what was given is to blame
+    TypeError: 3,
+    OSError: 3,
+    ModuleNotFoundError: 3,
+}
+
+
+@contextmanager
+def refusals(kinds: tuple[type[Exception], ...] = tuple(STATUS)) -> Iterator[None]:
+    """End with the message of a refusal, which says what to do; errors of other kinds are ours and keep a traceback."""
+    try:
+        yield
+    except kinds as error:
+        _say(str(error), "red")
+        raise typer.Exit(next(status for kind, status in STATUS.items() if isinstance(error, kind))) from None
+
+
+@contextmanager
+def told_warnings() -> Iterator[None]:
+    """Warnings as sentences, each once."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    for text in dict.fromkeys(str(one.message) for one in caught):
+        note(text)
+
+
+def note(text: str) -> None:
+    """Something to know, beside what was asked for."""
+    _say(f"note: {text}", "yellow")
+
+
+def _say(text: str, style: str) -> None:
+    Console(stderr=True, highlight=False).print(text, style=style, markup=False, soft_wrap=True)
