@@ -96,6 +96,38 @@ def test_evaluate_puts_simple_methods_beside(csv: Path) -> None:
     assert list(words["scores"][0]["coverage"]) == ["90"]
 
 
+def test_cells_are_evaluated_side_by_side(csv: Path) -> None:
+    words = json.loads(
+        run("evaluate", csv, "--horizon", 12, "--test-size", 60, "--cell", "linear", "--cell", "gru", "--json").stdout
+    )
+    assert [score["name"] for score in words["scores"]] == [
+        "Forecaster (linear, waves)",
+        "Forecaster (gru, waves)",
+        "naive: the last value",
+        "seasonal naive: the last 24 h",
+        "linear (NLinear)",
+    ]
+
+
+def test_dates_are_read_as_people_write_them(csv: Path, tmp_path: Path) -> None:
+    table = pd.read_csv(csv, parse_dates=["date"])[["date", "a"]]
+    form = "%m/%d/%Y %H:%M"
+    american, later, model = tmp_path / "american.csv", tmp_path / "later.csv", tmp_path / "model"
+    table.assign(date=table["date"].dt.strftime(form)).to_csv(american, index=False)
+    fitted = run("fit", american, "--horizon", 12, "--out", model)
+    assert f"guessed: times are written as '{form}'" in fitted.output
+    expected = run("forecast", model).stdout
+    assert expected.splitlines()[1].startswith("2024-01-17 16:00:00,")
+    table.tail(60).assign(date=table["date"].dt.strftime(form)).to_csv(later, index=False)
+    found = run("forecast", model, "--data", later)
+    assert found.stdout == expected
+    assert f"note: times are read as '{form}'" in found.stderr
+    given = run("forecast", model, "--data", later, "--time-format", form)
+    assert given.stdout == expected
+    assert not given.stderr
+    assert "--time-format" in run("forecast", model, "--data", later, "--time-format", "%Y", code=3).output
+
+
 def test_covariates_are_named(csv: Path, tmp_path: Path) -> None:
     model, ahead = tmp_path / "model", tmp_path / "ahead.csv"
     run("fit", csv, "--target", "a", "--future", "b", "--horizon", 12, "--out", model)

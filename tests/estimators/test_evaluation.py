@@ -23,7 +23,7 @@ def df() -> pd.DataFrame:
 
 def test_scores_are_those_of_another_library_over_all_windows(df: pd.DataFrame) -> None:
     forecaster = quick()
-    found = evaluate(forecaster, forecaster.read(df), TEST, 80)
+    found = evaluate([forecaster], forecaster.read(df), TEST, 80)
     windows = TEST - 12 + 1
     frame = forecaster.cross_validation(df, n_windows=windows, step_size=1, val_size=80)
     assert found.windows == 2 * windows
@@ -34,7 +34,7 @@ def test_scores_are_those_of_another_library_over_all_windows(df: pd.DataFrame) 
 
 def test_the_naive_rows_are_what_they_say(df: pd.DataFrame) -> None:
     forecaster = quick()
-    found = {score.name.split(":")[0]: score for score in evaluate(forecaster, forecaster.read(df), TEST, 80).scores}
+    found = {score.name.split(":")[0]: score for score in evaluate([forecaster], forecaster.read(df), TEST, 80).scores}
     errors: dict[str, list[float]] = {"naive": [], "seasonal naive": []}
     for _, series in df.groupby("unique_id"):
         values = series["y"].to_numpy()
@@ -49,7 +49,7 @@ def test_the_naive_rows_are_what_they_say(df: pd.DataFrame) -> None:
 
 def test_coverage_is_told_at_every_level(df: pd.DataFrame) -> None:
     forecaster = quick()
-    found = evaluate(forecaster, forecaster.read(df), TEST, 80, levels=(50, 90))
+    found = evaluate([forecaster], forecaster.read(df), TEST, 80, levels=(50, 90))
     coverage = found.scores[0].coverage
     assert 0.3 < coverage["50"] < coverage["90"] <= 1
     text = str(found.display().text())
@@ -62,4 +62,4 @@ def test_a_test_part_that_leaves_nothing_is_refused(df: pd.DataFrame) -> None:
     forecaster = quick()
     for size in (5, 495):
         with pytest.raises(TableError, match=f"a test of {size} steps"):
-            evaluate(forecaster, forecaster.read(df), size, None)
+            evaluate([forecaster], forecaster.read(df), size, None)

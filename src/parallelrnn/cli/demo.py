@@ -38,7 +38,7 @@ def run(page: Path) -> None:
     forecaster = Forecaster(HORIZON, lookback=4 * HORIZON)
     console.print(f"Yearly sunspots, {len(table)} years. Are forecasts {HORIZON} years ahead any good? The last {TEST}")
     console.print("years are forecast by a model that has not seen them, from every year, beside simple methods:\n")
-    typer.echo(str(evaluate(forecaster, forecaster.read(table), TEST, TEST, levels=(80,)).display().text()))
+    typer.echo(str(evaluate([forecaster], forecaster.read(table), TEST, TEST, levels=(80,)).display().text()))
 
     forecaster.fit(table, val_size=TEST)
     console.print(f"\nNow with all years. The next {HORIZON}, with intervals that should hold 80 % of what comes:\n")

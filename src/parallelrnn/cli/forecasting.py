@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,6 +12,7 @@ import pandas as pd
 import typer
 from rich.console import Console
 
+from parallelrnn.cli.dates import read_dates
 from parallelrnn.cli.refusals import note, refusals, told_warnings
 from parallelrnn.cli.tables import Layout, read_table, understand, write_table
 from parallelrnn.estimators import Forecaster
@@ -20,12 +22,16 @@ from parallelrnn.estimators.evaluation import evaluate as score
 Data = Annotated[Path, typer.Argument(help="A CSV or Parquet file of one series or many.", show_default=False)]
 Model = Annotated[Path, typer.Argument(help="A directory that `fit` wrote.", show_default=False)]
 Time = Annotated[str | None, typer.Option("--time", help="The time column; guessed if not given.")]
+TimeFormat = Annotated[
+    str | None, typer.Option("--time-format", help="How times are written, as in '%d.%m.%Y %H:%M'. Guessed if clear.")
+]
 Id = Annotated[str | None, typer.Option("--id", help="The column that tells series apart, if there are several.")]
 Target = Annotated[list[str] | None, typer.Option("--target", help="What to forecast; once for each of several.")]
 Horizon = Annotated[int, typer.Option("--horizon", min=1, help="Steps to forecast.", show_default=False)]
 Lookback = Annotated[int | None, typer.Option("--lookback", min=1, help="Steps that a forecast looks back.")]
 Freq = Annotated[str | None, typer.Option("--freq", help="As pandas calls it: h, 15min, D, MS. Guessed if not given.")]
 Cell = Annotated[str, typer.Option("--cell", help="What remembers: linear, rnn, lstm or gru.")]
+Cells = Annotated[list[str] | None, typer.Option("--cell", help="linear (if none is given), rnn, lstm, gru; repeated.")]
 Decoder = Annotated[str, typer.Option("--decoder", help="waves, or linear (which cannot be read).")]
 Past = Annotated[list[str] | None, typer.Option("--past", help="A covariate known up to now.")]
 Future = Annotated[list[str] | None, typer.Option("--future", help="A covariate known ahead, too.")]
@@ -42,6 +48,7 @@ def fit(
     horizon: Horizon,
     out: Annotated[Path, typer.Option("--out", help="A directory for the model.", show_default=False)],
     time_col: Time = None,
+    time_format: TimeFormat = None,
     id_col: Id = None,
     target: Target = None,
     lookback: Lookback = None,
@@ -62,7 +69,9 @@ def fit(
     Example: parallelrnn fit ETTh1.csv --time date --target OT --horizon 24 --out model/
     """
     with refusals():
-        table, layout = _read(data, id_col, time_col, target, [*(past or ()), *(future or ()), *(static or ())])
+        table, layout = _read(
+            data, id_col, time_col, time_format, target, [*(past or ()), *(future or ()), *(static or ())]
+        )
         forecaster = Forecaster(
             horizon,
             lookback,
@@ -97,6 +106,7 @@ def forecast(
     model: Model,
     data: Annotated[Path | None, typer.Option("--data", help="Other series of the same kind, to go on from.")] = None,
     future: Annotated[Path | None, typer.Option("--future", help="Covariates known ahead, for the next steps.")] = None,
+    time_format: TimeFormat = None,
     level: Level = None,
     decompose: Annotated[bool, typer.Option("--decompose", help="Add the parts of each forecast.")] = False,
     out: Annotated[Path | None, typer.Option("--out", help="A CSV or Parquet file; printed if not given.")] = None,
@@ -108,8 +118,9 @@ def forecast(
     """
     with refusals():
         forecaster = Forecaster.load(model)
-        new = None if data is None else _only(read_table(data), forecaster.column_names, data)
-        ahead = None if future is None else read_table(future)
+        columns = forecaster.columns
+        new = None if data is None else _dated(_only(read_table(data), columns.all, data), columns.time, time_format)
+        ahead = None if future is None else _dated(read_table(future), columns.time, time_format)
         with told_warnings():
             found = pd.DataFrame(forecaster.predict(new, level or (), ahead, decompose))
         if out is not None:
@@ -155,11 +166,12 @@ def evaluate(
     test_size: Annotated[int | None, typer.Option("--test-size", help="Steps at the end to forecast; a fifth.")] = None,
     rows: Annotated[int | None, typer.Option("--rows", min=1, help="Read no more rows than these.")] = None,
     time_col: Time = None,
+    time_format: TimeFormat = None,
     id_col: Id = None,
     target: Target = None,
     lookback: Lookback = None,
     freq: Freq = None,
-    cell: Cell = "linear",
+    cells: Cells = None,
     decoder: Decoder = "waves",
     val_size: ValSize = None,
     seed: Seed = 0,
@@ -168,16 +180,18 @@ def evaluate(
 ) -> None:
     """Forecast every window at the end of the series, beside naive, seasonal naive and linear forecasts.
 
-    Example: parallelrnn evaluate ETTh1.csv --rows 14400 --test-size 2880 --val-size 2880 --horizon 96
+    Example: parallelrnn evaluate ETTh1.csv --rows 14400 --test-size 2880 --val-size 2880 --horizon 96 --cell gru
     """
     with refusals():
-        table, layout = _read(data, id_col, time_col, target, ())
+        table, layout = _read(data, id_col, time_col, time_format, target, ())
         table = table if rows is None else table.head(rows)
-        forecaster = Forecaster(horizon, lookback, cell=cell, decoder=decoder, random_state=seed)
+        forecasters = [
+            Forecaster(horizon, lookback, cell=cell, decoder=decoder, random_state=seed) for cell in cells or ["linear"]
+        ]
         with told_warnings():
-            panel = forecaster.read(table, freq, **layout.arguments())
+            panel = forecasters[0].read(table, freq, **layout.arguments())
             size = test_size or max(horizon, min(len(one) for one in panel.series) // 5)
-            found = score(forecaster, panel, size, val_size, tuple(level or (80, 95)))
+            found = score(forecasters, panel, size, val_size, tuple(level or (80, 95)))
     if as_json:
         typer.echo(json.dumps(found.to_json()))
     else:
@@ -190,15 +204,31 @@ def vars_of(layout: Layout) -> dict[str, Any]:
 
 
 def _read(
-    data: Path, id_col: str | None, time_col: str | None, target: list[str] | None, covariates: Any
+    data: Path,
+    id_col: str | None,
+    time_col: str | None,
+    time_format: str | None,
+    target: list[str] | None,
+    covariates: Sequence[str],
 ) -> tuple[pd.DataFrame, Layout]:
     table = read_table(data)
     layout = understand(table, id_col, time_col, target or (), covariates)
     used = [*([] if layout.id is None else [layout.id]), layout.time, *layout.targets, *covariates]
-    return _only(table, used, data), layout
+    table, form = read_dates(_only(table, used, data), layout.time, time_format)
+    return table, layout if form is None else layout.with_guess(f"times are written as {form!r}")
 
 
-def _only(table: pd.DataFrame, used: list[str], data: Path) -> pd.DataFrame:
+def _dated(table: pd.DataFrame, time_col: str, time_format: str | None) -> pd.DataFrame:
+    """A table for a model that knows its time column."""
+    if time_col not in table.columns:
+        return table  # the forecaster refuses it, in its own words
+    dated, form = read_dates(table, time_col, time_format)
+    if form is not None:
+        note(f"times are read as {form!r}")
+    return dated
+
+
+def _only(table: pd.DataFrame, used: Sequence[str], data: Path) -> pd.DataFrame:
     """The columns that are used; those that are not are told."""
     missing = [name for name in used if name not in table.columns]
     if missing:
@@ -208,4 +238,4 @@ def _only(table: pd.DataFrame, used: list[str], data: Path) -> pd.DataFrame:
     left = [str(name) for name in table.columns if name not in used]
     if left:
         note(f"not used: {', '.join(left)}")
-    return table[used]
+    return table[list(used)]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from parallelrnn.cli.dates import is_iso, is_text, possible_forms
 from parallelrnn.estimators.panel import TableError
 from parallelrnn.files import write_bytes
 
@@ -50,6 +51,10 @@ class Layout:
     targets: tuple[str, ...]
     guesses: tuple[str, ...]
 
+    def with_guess(self, guess: str) -> Layout:
+        """The same with one more guess."""
+        return replace(self, guesses=(*self.guesses, guess))
+
     def arguments(self) -> dict[str, Any]:
         """As `Forecaster.fit` takes them."""
         ids = {} if self.id is None else {"id_col": self.id}
@@ -76,16 +81,17 @@ def understand(
 
 def _guess_time(frame: pd.DataFrame) -> str:
     by_name = [name for name in frame.columns if str(name).lower() in _TIMES]
-    others = [name for name in frame.columns if frame[name].dtype == object or "str" in str(frame[name].dtype)]
+    others = [name for name in frame.columns if is_text(frame[name])]
     others += [name for name in frame.columns if "datetime" in str(frame[name].dtype)]
     for name in [*by_name, *others]:
         column = frame[name]
         if pd.api.types.is_integer_dtype(column) or "datetime" in str(column.dtype):
             return str(name)
-        if pd.to_datetime(column.head(100), errors="coerce", format="ISO8601").notna().all():
+        some = column.head(100)
+        if is_iso(some) or possible_forms(some):
             return str(name)
     raise TableError(
-        f"none of the columns {', '.join(map(repr, frame.columns))} looks like time stamps; name it by --time"
+        f"none of the columns {', '.join(map(repr, frame.columns))} looks like time stamps; name it by --time, and how it is written by --time-format"
     )
 
 

@@ -74,30 +74,39 @@ class Evaluation:
 
 
 def evaluate(
-    options: Options, panel: Panel, test_size: int, val_size: int | None, levels: Sequence[float] = (80, 95)
+    forecasters: Sequence[Options],
+    panel: Panel,
+    test_size: int,
+    val_size: int | None,
+    levels: Sequence[float] = (80, 95),
 ) -> Evaluation:
-    """Fit on all but the last `test_size` steps of each series, and forecast every window in these."""
+    """Fit on all but the last `test_size` steps of each series, and forecast every window in these.
+
+    The forecasters differ in what they are made of, not in lookback or horizon.
+    """
+    horizon = forecasters[0].horizon
     shortest = min(panel.series, key=len)
-    if len(shortest) <= test_size + options.horizon or test_size < options.horizon:
+    if len(shortest) <= test_size + horizon or test_size < horizon:
         raise TableError(
-            f"a test of {test_size} steps has to hold at least one horizon of {options.horizon}, and leave more than "
-            f"that to learn from; series {shortest.name!r} has {len(shortest)} steps"
+            f"a test of {test_size} steps has to hold at least one horizon of {horizon}, and leave more than that to "
+            f"learn from; series {shortest.name!r} has {len(shortest)} steps"
         )
     before = panel.without_last(test_size)
-    began = time.perf_counter()
-    fitted = learn(options, before, val_size)
-    seconds = time.perf_counter() - began
-    view = fitted.view(panel.series)
-    made_of = fitted.network.made_of
-    first, last = [len(one) - test_size for one in panel.series], [len(one) - options.horizon for one in panel.series]
-    windows = view.sequences.origins(first, [end + 1 for end in last])
-    errors = errors_of_windows(fitted.network, view.sequences, windows, fitted.middle)
-    name = f"Forecaster ({options.cell}, {options.decoder})"
-    parameters = sum(parameter.numel() for parameter in fitted.network.parameters())
-    coverage = _coverage(view, first, last, levels)
-    scores = [_score(name, errors, seconds, parameters, coverage=coverage)]
-    scores += _baselines(options, fitted, panel, before, windows)
-    return Evaluation(tuple(scores), options.horizon, made_of.lookback, len(windows), len(panel.series))
+    first, last = [len(one) - test_size for one in panel.series], [len(one) - horizon for one in panel.series]
+    scores = []
+    for options in forecasters:
+        began = time.perf_counter()
+        fitted = learn(options, before, val_size)
+        seconds = time.perf_counter() - began
+        view = fitted.view(panel.series)
+        windows = view.sequences.origins(first, [end + 1 for end in last])
+        errors = errors_of_windows(fitted.network, view.sequences, windows, fitted.middle)
+        name = f"Forecaster ({options.cell}, {options.decoder})"
+        parameters = sum(parameter.numel() for parameter in fitted.network.parameters())
+        coverage = _coverage(view, first, last, levels)
+        scores.append(_score(name, errors, seconds, parameters, coverage=coverage))
+    scores += _baselines(forecasters[0], fitted, panel, before, windows)
+    return Evaluation(tuple(scores), horizon, fitted.network.made_of.lookback, len(windows), len(panel.series))
 
 
 def _score(name: str, errors: Tensor, seconds: float = 0.0, parameters: int = 0, **more: Any) -> Score:

@@ -242,9 +242,9 @@ class Forecaster(Options):
         return self._known().grid.freq
 
     @property
-    def column_names(self) -> list[str]:
-        """The columns that a table of such series has."""
-        return list(self._known().columns.all)
+    def columns(self) -> Columns:
+        """Which column is what in the table that was fitted."""
+        return self._known().columns
 
     def read(
         self,
