@@ -91,7 +91,8 @@ def _guess_time(frame: pd.DataFrame) -> str:
         if is_iso(some) or possible_forms(some):
             return str(name)
     raise TableError(
-        f"none of the columns {', '.join(map(repr, frame.columns))} looks like time stamps; name it by --time, and how it is written by --time-format"
+        f"none of the columns {', '.join(map(repr, frame.columns))} looks like time stamps; name it by "
+        "--time, and say how it is written by --time-format"
     )
 
 
