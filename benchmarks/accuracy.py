@@ -1,0 +1,195 @@
+"""How good the forecasts are: `parallelrnn evaluate` on public data sets, at several look-backs, horizons and seeds.
+
+    python benchmarks/accuracy.py run PATH benchmarks/results/accuracy.jsonl     # hours; cut off, it goes on
+    python benchmarks/accuracy.py tables benchmarks/results/accuracy.jsonl
+
+PATH holds ETTh1.csv, ETTh2.csv, ETTm1.csv and WTH.csv. Every line of the file is what one command printed. The first
+twelve months of ETT are trained on, four validate, and every window of the next four is forecast; seven tenths, one
+and two of WTH. All channels are forecast, each from itself alone, and errors are those of standardised values.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from parallelrnn.files import write_text
+
+MONTH = 30 * 24
+# Rows that are read, of these at the end the test, and before it the validation; as in the literature.
+SPLITS = {
+    "ETTh1": (20 * MONTH, 4 * MONTH, 4 * MONTH),
+    "ETTh2": (20 * MONTH, 4 * MONTH, 4 * MONTH),
+    "ETTm1": (80 * MONTH, 16 * MONTH, 16 * MONTH),
+    "WTH": (35064, 7013, 3506),
+}
+LOOKBACKS = (96, 336)
+HORIZONS = (96, 192, 336, 720)
+CELLS = ("linear", "gru")
+SEEDS = (0, 1, 2)
+
+
+@dataclass(frozen=True)
+class Job:
+    """One evaluation."""
+
+    data: str
+    lookback: int
+    horizon: int
+    seed: int
+
+    def words(self, folder: Path) -> list[str]:
+        """The command, as typed."""
+        rows, test, validation = SPLITS[self.data]
+        options = {
+            "rows": rows,
+            "test-size": test,
+            "val-size": validation,
+            "lookback": self.lookback,
+            "horizon": self.horizon,
+            "seed": self.seed,
+        }
+        words = ["evaluate", str(folder / f"{self.data}.csv")]
+        for name, value in options.items():
+            words += [f"--{name}", str(value)]
+        for cell in CELLS:
+            words += ["--cell", cell]
+        return words
+
+
+def jobs() -> Iterator[Job]:
+    """All of them, one seed after the other."""
+    for seed in SEEDS:
+        for data in SPLITS:
+            for lookback in LOOKBACKS:
+                for horizon in HORIZONS:
+                    yield Job(data, lookback, horizon, seed)
+
+
+def run(folder: Path, path: Path, workers: int) -> None:
+    """Evaluate what the file does not hold yet; each result is written as it comes."""
+    lines = load(path)
+    whole = [{"conditions": conditions()}, *lines]  # without a line that was cut off
+    write_text(path, "".join(json.dumps(line) + "\n" for line in whole))
+    done = {_job(line) for line in lines}
+    wanted = [job for job in jobs() if job not in done]
+    print(f"{len(done)} are there, {len(wanted)} to go", flush=True)
+    with ThreadPoolExecutor(workers) as pool, path.open("a") as file:
+        futures = {pool.submit(_evaluate, job, folder): job for job in wanted}
+        for future in as_completed(futures):
+            file.write(json.dumps({**asdict(futures[future]), **future.result()}) + "\n")
+            file.flush()
+            print(futures[future], flush=True)
+
+
+def _evaluate(job: Job, folder: Path) -> dict[str, Any]:
+    program = [str(Path(sys.executable).with_name("parallelrnn")), *job.words(folder), "--json"]
+    threads = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # evaluations run side by side, each on one
+    done = subprocess.run(program, capture_output=True, text=True, env={**os.environ, **threads}, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(program)} ended with status {done.returncode}:\n{done.stderr}")
+    found: dict[str, Any] = json.loads(done.stdout)
+    return {name: found[name] for name in ("windows", "scores")}
+
+
+def conditions() -> dict[str, str]:
+    """With what the numbers were made."""
+    versions = {name: version(name) for name in ("parallelrnn", "torch", "numpy", "pandas")}
+    return {"python": platform.python_version(), "machine": platform.machine(), **versions}
+
+
+def load(path: Path) -> list[dict[str, Any]]:
+    """The results so far; a last line that was cut off does not count."""
+    if not path.exists():
+        return []
+    lines = [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+    return [line for line in lines if "conditions" not in line]
+
+
+def _job(line: dict[str, Any]) -> Job:
+    return Job(line["data"], line["lookback"], line["horizon"], line["seed"])
+
+
+def tables(lines: list[dict[str, Any]]) -> str:
+    """Means over seeds, in Markdown: errors, and how often intervals held what came."""
+    found: dict[tuple[str, int, int], list[dict[str, Any]]] = defaultdict(list)
+    for line in lines:
+        found[line["data"], line["lookback"], line["horizon"]].append(line)
+    wanted = [(job.data, job.lookback, job.horizon) for job in jobs()]
+    settings = [setting for setting in dict.fromkeys(wanted) if setting in found]
+    seeds = {len(found[setting]) for setting in settings}
+    head = ["data", "look-back", "horizon", *CELLS, "NLinear", "seasonal naive", "naive"]
+    methods = [*(f"Forecaster ({cell}" for cell in CELLS), "linear (NLinear)", "seasonal naive", "naive"]
+    errors = [
+        [data, str(lookback), str(horizon), *(_errors(found[data, lookback, horizon], method) for method in methods)]
+        for data, lookback, horizon in settings
+    ]
+    held = [
+        [data, str(lookback), str(horizon), *(_held(found[data, lookback, horizon], f"Forecaster ({c}") for c in CELLS)]
+        for data, lookback, horizon in settings
+    ]
+    return "\n".join(
+        [
+            f"Means over {min(seeds)} to {max(seeds)} seeds." if len(seeds) > 1 else f"Means over {min(seeds)} seeds.",
+            "MSE / MAE (± half the range of the MSE over seeds):",
+            "",
+            *_table(head, errors),
+            "",
+            "Of what came, inside the intervals of 80 and of 95 %:",
+            "",
+            *_table(head[: 3 + len(CELLS)], held),
+        ]
+    )
+
+
+def _scores(lines: list[dict[str, Any]], method: str) -> list[dict[str, Any]]:
+    return [next(score for score in line["scores"] if score["name"].startswith(method)) for line in lines]
+
+
+def _errors(lines: list[dict[str, Any]], method: str) -> str:
+    scores = _scores(lines, method)
+    squares = [score["mse"] for score in scores]
+    spread = (max(squares) - min(squares)) / 2
+    text = f"{statistics.mean(squares):.3f} / {statistics.mean(score['mae'] for score in scores):.3f}"
+    return f"{text} (± {spread:.3f})" if spread else text
+
+
+def _held(lines: list[dict[str, Any]], method: str) -> str:
+    scores = _scores(lines, method)
+    return ", ".join(f"{statistics.mean(score['coverage'][level] for score in scores):.1%}" for level in ("80", "95"))
+
+
+def _table(head: list[str], rows: list[list[str]]) -> list[str]:
+    return ["| " + " | ".join(line) + " |" for line in (head, ["---"] * len(head), *rows)]
+
+
+def main() -> None:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    running = commands.add_parser("run")
+    running.add_argument("folder", type=Path)
+    running.add_argument("path", type=Path)
+    running.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    commands.add_parser("tables").add_argument("path", type=Path)
+    chosen = parser.parse_args()
+    if chosen.command == "run":
+        run(chosen.folder, chosen.path, chosen.workers)
+    else:
+        print(tables(load(chosen.path)))
+
+
+if __name__ == "__main__":
+    main()
