@@ -3,9 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from utilsforecast.losses import mae, mse
 
-from parallelrnn.estimators.evaluation import evaluate
+from parallelrnn.estimators.evaluation import _come_true, evaluate
 from parallelrnn.estimators.panel import TableError
 from tests.estimators.samples import hourly, quick
 
@@ -63,3 +64,9 @@ def test_a_test_part_that_leaves_nothing_is_refused(df: pd.DataFrame) -> None:
     for size in (5, 495):
         with pytest.raises(TableError, match=f"a test of {size} steps"):
             evaluate([forecaster], forecaster.read(df), size, None)
+
+
+def test_intervals_are_judged_by_what_was_known_before() -> None:
+    """The last of five forecasts, made one step before, is known in its first step; the one before it in two."""
+    known = ~_come_true(torch.zeros(5, 4, 1)).isnan()[..., 0]
+    assert known.tolist() == [[ahead <= 5 - row for ahead in range(1, 5)] for row in range(5)]
