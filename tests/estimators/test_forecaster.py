@@ -70,6 +70,25 @@ def test_a_series_that_was_never_seen_is_forecast_from_its_own_past(fitted: Fore
         np.testing.assert_allclose(moved[name], 1000 * alone[name] - 7, rtol=1e-3)
 
 
+def test_intervals_of_other_data_come_from_their_latest_errors(fitted: Forecaster, df: pd.DataFrame) -> None:
+    """Where there are enough of them after training; else from those of the same series after training."""
+    scale = df.groupby("unique_id")["y"].std()
+
+    def widths(table: pd.DataFrame) -> pd.Series:
+        found = fitted.predict(table, level=[80])
+        width = (found["yhat-hi-80"] - found["yhat-lo-80"]) / scale[found["unique_id"]].to_numpy()
+        return width.groupby(found["unique_id"]).mean()
+
+    usual = fitted.predict(level=[80]).assign(width=lambda found: found["yhat-hi-80"] - found["yhat-lo-80"])
+    few = widths(df.groupby("unique_id").tail(60))
+    expected = usual.groupby("unique_id")["width"].mean() / scale
+    np.testing.assert_allclose(few, expected, rtol=1e-5)
+    assert abs(few["a"] / few["b"] - 1) > 0.01  # so that one cannot be taken for the other
+    noise = np.random.default_rng(0).normal(scale=3, size=len(df)) * df["unique_id"].map(scale)
+    rough = df.assign(y=np.where(df.groupby("unique_id").cumcount() >= 320, df["y"] + noise, df["y"]))
+    assert (widths(rough) > 3 * few).all()
+
+
 def test_a_series_shorter_than_the_look_back_is_forecast(fitted: Forecaster) -> None:
     found = fitted.predict(hourly(20, ids=("c",)))
     assert np.isfinite(found["yhat"]).all()

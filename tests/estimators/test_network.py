@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -118,3 +119,32 @@ def test_a_gate_only_turns_down() -> None:
     state, whole = gated.read(one).state, plain.read(one).state
     assert (state.abs() <= whole.abs()).all()
     assert (state * whole >= 0).all()
+
+
+def test_a_forecast_follows_its_formula_step_by_step() -> None:
+    """In numpy: a loop over time of each block, toned down, gated, and continued as waves and decays."""
+    made = network(normalize="standard")
+    past = torch.randn(1, LOOKBACK, 1)
+    weights = {name: value.double().numpy() for name, value in made.state_dict().items()}
+    window = past[0, :, 0].double().numpy()
+    level, scale = window.mean(), window.std() + 0.1
+    matrices = [block.matrix.detach().double().numpy() for block in made.encoder.recurrent_blocks()]
+    state = np.zeros((4, 2))
+    for value in (window - level) / scale:
+        entering = (weights["encoder.weight_ih_l0"] * value).reshape(4, 2)
+        state = np.stack([matrix @ one for matrix, one in zip(matrices, state, strict=True)]) + entering
+    last = state.reshape(8)
+    last = last / np.sqrt(1 + (last**2).mean())
+    last = last / (1 + np.exp(-(weights["gate.weight"] @ last + weights["gate.bias"])))
+    started = weights["decoder.amplitudes.weight"] @ last + weights["decoder.amplitudes.bias"]
+    forecast = np.zeros(HORIZON)
+    unit = 0
+    for block in made.decoder.recurrent_blocks():  # type: ignore[union-attr]
+        matrix = block.matrix.detach().double().numpy()
+        held = started[unit : unit + len(matrix)]
+        unit += len(matrix)
+        for step in range(HORIZON):
+            held = matrix @ held
+            forecast[step] += held[0]
+    found = made(batch(past, made.made_of))[0, :, 0, 0].detach().numpy()
+    np.testing.assert_allclose(found, forecast * scale + level, **TOLERANCE)

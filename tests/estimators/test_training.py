@@ -14,7 +14,10 @@ from utilsforecast.losses import mae, mse, quantile_loss
 from parallelrnn import Forecaster
 from parallelrnn.estimators import training
 from parallelrnn.estimators.checkpoint import FILE, CheckpointError
-from parallelrnn.estimators.training import Trainer, TrainingError, pinball, pointwise
+from parallelrnn.estimators.learning import make_fabric
+from parallelrnn.estimators.panel import Series
+from parallelrnn.estimators.sequences import Batch, CovariateScale, Profile, Sequences
+from parallelrnn.estimators.training import Recipe, Trainer, TrainingError, pinball, pointwise
 from tests.estimators.samples import hourly, quick
 
 
@@ -152,3 +155,64 @@ def test_an_epoch_has_neither_too_few_nor_too_many_steps() -> None:
         torch.optim.Adam = original  # type: ignore[misc]
     assert len(seen) == 64
     assert math.isfinite(sum(seen))
+
+
+class Slope(torch.nn.Module):
+    """A straight line through the last value, with one parameter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.slope = torch.nn.Parameter(torch.zeros(()))
+
+    def forward(self, batch: Batch) -> torch.Tensor:
+        ahead = torch.arange(1.0, batch.future.shape[1] + 1)[:, None]
+        return (batch.past[:, -1:] + self.slope * ahead)[..., None]
+
+
+def slope_trainer(recipe: Recipe) -> Trainer[Slope]:
+    """On a series that grows by 50 in each step."""
+    values, none = 50 * np.arange(40.0)[:, None], np.zeros((40, 0))
+    one = Series("a", 0, values, np.ones((40, 1), bool), none, none, np.zeros(0))
+    sequences = Sequences([one], [Profile(np.zeros(1), np.ones(1), ())], CovariateScale.of([one], [40]), 4, 2)
+    windows = sequences.origins([4], [38])
+    return Trainer(Slope(), sequences, windows, windows, pointwise("mse"), recipe, 0, make_fabric(quick()))
+
+
+def test_steps_get_shorter_from_epoch_to_epoch() -> None:
+    trainer = slope_trainer(Recipe(learning_rate=0.1, decay=0.5, max_epochs=3, epoch_steps=(2, 2), batch_size=8))
+    rates = []
+    trainer.run(lambda trainer: rates.append(trainer.optimizer.param_groups[0]["lr"]))
+    assert rates == pytest.approx([0.05, 0.025, 0.0125])
+
+
+def test_the_weights_of_the_best_epoch_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer = slope_trainer(Recipe(learning_rate=0.1, max_epochs=4, patience=9, epoch_steps=(2, 2), batch_size=8))
+    judged = iter([3.0, 1.0, 2.0, 5.0])
+    monkeypatch.setattr(trainer, "judge", lambda: next(judged))
+    slopes = []
+    found = trainer.run(lambda trainer: slopes.append(trainer.network.slope.item()))
+    assert len(set(slopes)) == 4
+    assert found.slope.item() == slopes[1]
+    assert trainer.progress.best_epoch == 1
+
+
+@pytest.mark.parametrize("clip", [0.0, 2.5])
+def test_long_gradients_are_clipped(clip: float) -> None:
+    trainer = slope_trainer(Recipe(gradient_clip=clip, max_epochs=1, epoch_steps=(3, 3), batch_size=8))
+    seen = []
+    trainer.optimizer.register_step_pre_hook(lambda *_: seen.append(abs(float(trainer.network.slope.grad))))  # type: ignore[arg-type]
+    trainer.run()
+    assert len(seen) == 3
+    if clip:
+        assert seen == pytest.approx([clip] * 3, rel=1e-4)
+    else:
+        assert min(seen) > 100
+
+
+@pytest.mark.parametrize(
+    ("loss", "expected"), [(pointwise("mae"), 2.0), (pointwise("mse"), 5.0), (pinball((0.5,)), 1.0)]
+)
+def test_a_loss_is_the_mean_over_what_was_observed(loss: training.Loss, expected: float) -> None:
+    future = torch.tensor([[1.0, 9.0, 3.0, 9.0]])[..., None]
+    weight = torch.tensor([[1.0, 0.0, 1.0, 0.0]])[..., None]
+    assert float(loss(torch.zeros(1, 4, 1, 1), future, weight)) == expected
