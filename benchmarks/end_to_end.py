@@ -35,7 +35,6 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from parallelrnn import Forecaster
 from parallelrnn.bench import conditions, load
 from parallelrnn.bench.memory import RESET, STATUS
-from parallelrnn.estimators.training import Recipe
 from parallelrnn.files import write_text
 
 Forecast = Callable[[pd.DataFrame, range], NDArray[Any]]  # a table and origins to (series, origins, horizon)
@@ -63,34 +62,26 @@ class Settings:
     every: int = 1  # validation windows are so many steps apart
 
 
-class Stepped(Forecaster):
-    """A forecaster whose epochs have a given number of steps, which no option says."""
-
-    epoch_steps = 1
-
-    def recipe(self) -> Recipe:
-        """How to train."""
-        return replace(super().recipe(), epoch_steps=(self.epoch_steps, self.epoch_steps))
-
-
 def fit_ours(settings: Settings, seed: int, table: pd.DataFrame, cell: str, defaults: bool) -> Fitted:
     """What the others are, or with `defaults` what users get, without early stopping."""
     epochs = math.gcd(settings.steps, 10) if defaults else 1  # in one epoch the learning rate stays
     alike = {"segment": 1, "decoder": "linear", "gate": False, "dropout": 0.0, "cycles": None, "normalize": "standard"}
-    forecaster = Stepped(
+    steps = settings.steps // epochs
+    forecaster = Forecaster(
         settings.horizon,
         settings.lookback,
         cell=cell,
         hidden_size=settings.hidden_size,
         batch_size=settings.batch_size,
         max_epochs=epochs,
+        epoch_steps=(steps, steps),
         patience=epochs,
         gradient_clip=CLIP,
         random_state=seed,
         progress=False,
         **({} if defaults else {**alike, "learning_rate": settings.learning_rate}),
     )
-    forecaster.epoch_steps = settings.steps // epochs
+
     forecaster.fit(table, val_size=None if defaults else settings.horizon)  # it wants one window at least
     fitted = forecaster._known()
 

@@ -16,7 +16,9 @@ from parallelrnn.estimators.tables import read_panel
 
 ONE = Columns(None, "ds", ("y",))
 LONG = Columns("unique_id", "ds", ("y",))
-FILLED = "; straight lines fill the gaps, which are neither trained nor judged on"
+HELD = "; straight lines fill the gaps, but for past covariates, which stay as they were; those of targets are neither "
+HELD += "trained nor judged on"
+FILLED = "; straight lines fill the gaps; those of targets are neither trained nor judged on"
 CUT = "; the series are cut there"
 nan = np.nan
 
@@ -48,7 +50,7 @@ def test_gaps_are_filled_as_pandas_would(empty: set[int], gone: set[int], freq: 
     np.testing.assert_allclose(series.past, oracle[["wind"]].ffill(), rtol=1e-12)
     holes = int(oracle.isna().sum().sum())
     values = "1 value" if holes == 1 else f"{holes} values"
-    assert panel.notes == ((f"{values} missing in series 'y'{FILLED}",) if holes else ())
+    assert panel.notes == ((f"{values} missing in series 'y'{HELD}",) if holes else ())
 
 
 def test_missing_rows_and_missing_values_are_the_same() -> None:

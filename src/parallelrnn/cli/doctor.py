@@ -19,6 +19,7 @@ TOLERANCE = 1e-5  # float32 over a few steps, values and gradients of order 1
 EXTRAS = {
     "cli": ("typer", "rich"),
     "demo": ("statsmodels",),
+    "forecast": ("lightning_fabric", "narwhals", "pandas", "safetensors"),
     "onnx": ("onnx", "onnxscript"),
     "plot": ("matplotlib", "pandas"),
     "report": ("plotly", "jinja2"),

@@ -18,6 +18,7 @@ from parallelrnn.cli.tables import Layout, read_table, understand, write_table
 from parallelrnn.estimators import Forecaster
 from parallelrnn.estimators.checkpoint import FILE as TRAINING_FILE
 from parallelrnn.estimators.evaluation import evaluate as score
+from parallelrnn.estimators.tables import as_frame
 
 Data = Annotated[Path, typer.Argument(help="A CSV or Parquet file of one series or many.", show_default=False)]
 Model = Annotated[Path, typer.Argument(help="A directory that `fit` wrote.", show_default=False)]
@@ -85,7 +86,7 @@ def fit(
         )
         began = time.perf_counter()
         with told_warnings():
-            forecaster.fit(table, freq, val_size, **layout.arguments(), checkpoint=out, resume=resume)
+            forecaster.fit(table, frequency_of(freq), val_size, **layout.arguments(), checkpoint=out, resume=resume)
         forecaster.save(out)
         (out / TRAINING_FILE).unlink(missing_ok=True)  # what was learned is saved
         seconds = time.perf_counter() - began
@@ -104,7 +105,7 @@ def fit(
 
 def forecast(
     model: Model,
-    data: Annotated[Path | None, typer.Option("--data", help="Other series of the same kind, to go on from.")] = None,
+    data: Annotated[Path | None, typer.Option("--data", help="Newer data, or other series, to go on from.")] = None,
     future: Annotated[Path | None, typer.Option("--future", help="Covariates known ahead, for the next steps.")] = None,
     time_format: TimeFormat = None,
     level: Level = None,
@@ -118,11 +119,13 @@ def forecast(
     """
     with refusals():
         forecaster = Forecaster.load(model)
-        columns = forecaster.columns
-        new = None if data is None else _dated(_only(read_table(data), columns.all, data), columns.time, time_format)
-        ahead = None if future is None else _dated(read_table(future), columns.time, time_format)
+        columns, new = forecaster.columns, None
+        if data is not None:
+            table = _only(read_table(data, columns.id), columns.all, data)
+            new = _dated(table, columns.time, time_format)
+        ahead = _ahead(future, forecaster, time_format)
         with told_warnings():
-            found = pd.DataFrame(forecaster.predict(new, level or (), ahead, decompose))
+            found = as_frame(forecaster.predict(new, level or (), ahead, decompose)).to_pandas()
         if out is not None:
             write_table(found, out)
     if as_json:
@@ -136,6 +139,8 @@ def forecast(
 def explain(
     model: Model,
     html: Annotated[Path | None, typer.Option("--html", help="A file for a page to open in a browser.")] = None,
+    future: Annotated[Path | None, typer.Option("--future", help="Covariates known ahead, for the next steps.")] = None,
+    time_format: TimeFormat = None,
     most: Annotated[int, typer.Option("--most", min=1, help="Rows to print.")] = 8,
     as_json: AsJson = False,
 ) -> None:
@@ -145,9 +150,10 @@ def explain(
     """
     with refusals():
         forecaster = Forecaster.load(model)
-        found = forecaster.explain()
+        ahead = _ahead(future, forecaster, time_format)
+        found = forecaster.explain(ahead)
         if html is not None:
-            forecaster.report(html)
+            forecaster.report(html, futr_df=ahead)
     if as_json:
         modes = json.loads(found.modes.to_frame().to_json(orient="records"))
         features = json.loads(found.features.to_frame().to_json(orient="records"))
@@ -163,7 +169,7 @@ def explain(
 def evaluate(
     data: Data,
     horizon: Horizon,
-    test_size: Annotated[int | None, typer.Option("--test-size", help="Steps at the end to forecast; a fifth.")] = None,
+    test_size: Annotated[int | None, typer.Option(min=1, help="Steps at the end to forecast; a fifth.")] = None,
     rows: Annotated[int | None, typer.Option("--rows", min=1, help="Read no more rows than these.")] = None,
     time_col: Time = None,
     time_format: TimeFormat = None,
@@ -189,13 +195,18 @@ def evaluate(
             Forecaster(horizon, lookback, cell=cell, decoder=decoder, random_state=seed) for cell in cells or ["linear"]
         ]
         with told_warnings():
-            panel = forecasters[0].read(table, freq, **layout.arguments())
+            panel = forecasters[0].read(table, frequency_of(freq), **layout.arguments())
             size = test_size or max(horizon, min(len(one) for one in panel.series) // 5)
             found = score(forecasters, panel, size, val_size, tuple(level or (80, 95)))
     if as_json:
         typer.echo(json.dumps(found.to_json()))
     else:
         Console(highlight=False).print(str(found.display().text()), markup=False, soft_wrap=True)
+
+
+def frequency_of(text: str | None) -> str | int | None:
+    """A frequency as `Forecaster.fit` takes it: times that are whole numbers have a whole number of steps."""
+    return int(text) if text is not None and text.lstrip("-").isdigit() else text
 
 
 def vars_of(layout: Layout) -> dict[str, Any]:
@@ -211,11 +222,17 @@ def _read(
     target: list[str] | None,
     covariates: Sequence[str],
 ) -> tuple[pd.DataFrame, Layout]:
-    table = read_table(data)
+    table = read_table(data, id_col)
     layout = understand(table, id_col, time_col, target or (), covariates)
     used = [*([] if layout.id is None else [layout.id]), layout.time, *layout.targets, *covariates]
     table, form = read_dates(_only(table, used, data), layout.time, time_format)
     return table, layout if form is None else layout.with_guess(f"times are written as {form!r}")
+
+
+def _ahead(path: Path | None, forecaster: Forecaster, time_format: str | None) -> pd.DataFrame | None:
+    """A file of covariates known ahead."""
+    columns = forecaster.columns
+    return None if path is None else _dated(read_table(path, columns.id), columns.time, time_format)
 
 
 def _dated(table: pd.DataFrame, time_col: str, time_format: str | None) -> pd.DataFrame:

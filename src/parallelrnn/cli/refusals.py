@@ -21,7 +21,7 @@ STATUS: dict[type[Exception], int] = {
     ValueError: 3,  # of these four, what was given is to blame
     TypeError: 3,
     OSError: 3,
-    ModuleNotFoundError: 3,
+    ImportError: 3,
 }
 
 
@@ -38,11 +38,14 @@ def refusals(kinds: tuple[type[Exception], ...] = tuple(STATUS)) -> Iterator[Non
 @contextmanager
 def told_warnings() -> Iterator[None]:
     """Warnings as sentences, each once."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        yield
-    for text in dict.fromkeys(str(one.message) for one in caught):
-        note(text)
+    caught: list[warnings.WarningMessage] = []
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            yield
+    finally:
+        for text in dict.fromkeys(str(one.message) for one in caught):
+            note(text)
 
 
 def note(text: str) -> None:

@@ -14,11 +14,12 @@ from parallelrnn.estimators.panel import TableError
 from parallelrnn.files import write_bytes
 
 _TIMES = ("ds", "date", "datetime", "time", "timestamp", "day", "month", "year")
+_NO_PYARROW = "{} {} needs pyarrow, which is not installed: pip install pyarrow"
 _IDS = ("unique_id", "id", "series", "item_id", "series_id")
 
 
-def read_table(path: Path) -> pd.DataFrame:
-    """A CSV or Parquet file."""
+def read_table(path: Path, ids: str | None = None) -> pd.DataFrame:
+    """A CSV or Parquet file; `ids` is the column that tells series apart, if that is known."""
     if not path.is_file():
         raise TableError(f"there is no file {path}")
     kind = path.suffix.lower()
@@ -26,20 +27,36 @@ def read_table(path: Path) -> pd.DataFrame:
         if kind in (".parquet", ".pq"):
             return pd.read_parquet(path)
         if kind in (".csv", ".txt", ".gz", ".tsv"):
-            return pd.read_csv(path, sep="\t" if kind == ".tsv" else ",")
+            return _read_csv(path, "\t" if kind == ".tsv" else ",", _IDS if ids is None else (ids,))
     except ImportError as error:
-        raise TableError(f"reading {path.name} needs pyarrow, which is not installed: pip install pyarrow") from error
+        raise TableError(_NO_PYARROW.format("reading", path.name)) from error
     except (ValueError, OSError, UnicodeDecodeError) as error:
         raise TableError(f"{path} cannot be read: {error}") from error
     raise TableError(f"{path} is neither CSV nor Parquet by its name; expected .csv, .tsv, .csv.gz or .parquet")
 
 
+def _read_csv(path: Path, separator: str, ids: Sequence[str]) -> pd.DataFrame:
+    """A table in which ids such as 007 stay what they are."""
+    frame = pd.read_csv(path, sep=separator)
+    numbers = [name for name in ids if name in frame.columns and pd.api.types.is_numeric_dtype(frame[name])]
+    if numbers:
+        texts = pd.read_csv(path, sep=separator, usecols=numbers, dtype="string")
+        for name in numbers:
+            if texts[name].str.match(r"0\d").any():
+                frame[name] = texts[name]
+    return frame
+
+
 def write_table(frame: pd.DataFrame, path: Path) -> None:
     """A CSV or Parquet file, whole or not at all."""
     if path.suffix.lower() in (".parquet", ".pq"):
-        write_bytes(path, frame.to_parquet(index=False))
+        try:
+            data = frame.to_parquet(index=False)
+        except ImportError as error:
+            raise TableError(_NO_PYARROW.format("writing", path.name)) from error
     else:
-        write_bytes(path, frame.to_csv(index=False).encode("utf-8"))
+        data = frame.to_csv(index=False).encode("utf-8")
+    write_bytes(path, data)
 
 
 @dataclass(frozen=True)
@@ -70,7 +87,9 @@ def understand(
         time = _guess_time(frame)
         guesses.append(f"time column {time!r}")
     if id is None:
-        id = next((name for name in _IDS if name in frame.columns and name != time), None)
+        taken = (time, *targets, *covariates)
+        named = [name for name in _IDS if name in frame.columns and name not in taken]
+        id = next((name for name in named if not pd.api.types.is_float_dtype(frame[name])), None)
         if id is not None:
             guesses.append(f"id column {id!r}")
     if not targets:

@@ -4,24 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from torch import Tensor
 
-from parallelrnn.estimators.fitted import View
+from parallelrnn.estimators.fitted import Fitted, View
 from parallelrnn.estimators.frames import Forecast
 from parallelrnn.estimators.intervals import Calibration
 from parallelrnn.estimators.panel import Array, Series
 
+_USUAL = (95.0, 80.0)  # per cent
+_SAME = 1e-9  # apart, for quantiles
+
 
 def check_levels(levels: Any) -> tuple[float, ...]:
     """Levels of intervals in per cent."""
-    found = (levels,) if isinstance(levels, int | float) else tuple(levels)
-    for one in found:
-        if isinstance(one, bool) or not isinstance(one, int | float) or not 0 < one < 100:
+    found = []
+    for one in (levels,) if isinstance(levels, Real) else levels:
+        if isinstance(one, bool) or not isinstance(one, Real) or not 0 < float(one) < 100:
             raise ValueError(f"level: expected per cents between 0 and 100, such as [80, 95], got {one!r}")
-    return found
+        found.append(float(one))
+    return tuple(found)
+
+
+def usual_levels(fitted: Fitted) -> tuple[float, ...]:
+    """The levels that are shown where nobody asks for any, as far as there are data for them; the widest first."""
+    if fitted.quantiles is not None:
+        return tuple(reversed(_levels_of(fitted.quantiles)))
+    return tuple(level for level in _USUAL if fitted.calibration.supports(level))
 
 
 @dataclass(frozen=True)
@@ -54,9 +66,9 @@ def answer(view: View, windows: Tensor, question: Question, calibration: Calibra
             if parts is not None and names is not None:
                 columns["level"] = parts.level[row, :, channel]
                 columns |= {name: part[row, :, channel] for name, part in zip(names, parts.parts, strict=True)}
-            label = series.name if channels == 1 else fitted.columns.targets[channel]
             start = series.position + origin
-            forecasts.append(Forecast(label, start, columns, None if question.actual is None else start - 1))
+            cutoff = None if question.actual is None else start - 1
+            forecasts.append(Forecast(view.label(index, channel), start, columns, cutoff))
     return forecasts
 
 
@@ -78,18 +90,20 @@ def _limits(
 def _index(quantiles: Sequence[float], level: float, sign: int) -> int:
     wanted = (1 + sign * level / 100) / 2
     apart = [abs(quantile - wanted) for quantile in quantiles]
-    if min(apart) > 1e-9:
-        possible = sorted({round(abs(2 * quantile - 1) * 100, 6) for quantile in quantiles if quantile != 0.5})
-        both = [f"{one:g}" for one in possible if _has(quantiles, one)]
+    if min(apart) > _SAME:
+        allowed = ", ".join(f"{one:g}" for one in _levels_of(quantiles))
         raise ValueError(
             f"an interval of {level:g} % needs the quantile {wanted:g}, which was not trained; those trained allow "
-            f"{', '.join(both) or 'none'}"
+            f"{allowed or 'none'}"
         )
     return int(np.argmin(apart))
 
 
-def _has(quantiles: Sequence[float], level: float) -> bool:
-    return all(min(abs(q - (1 + sign * level / 100) / 2) for q in quantiles) < 1e-9 for sign in (-1, 1))
+def _levels_of(quantiles: Sequence[float]) -> list[float]:
+    """The levels whose two quantiles are both there."""
+    widths = {quantile: abs(2 * quantile - 1) for quantile in quantiles if quantile != 0.5}
+    paired = [q for q in widths if any(abs(q + other - 1) < _SAME for other in quantiles)]
+    return sorted({round(100 * widths[quantile], 6) for quantile in paired})
 
 
 def _observed(series: Series, origin: int, horizon: int, channel: int) -> Array:

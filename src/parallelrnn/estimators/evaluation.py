@@ -12,16 +12,17 @@ from torch import Tensor
 
 from parallelrnn.estimators.baselines import Naive, NLinear, SeasonalNaive
 from parallelrnn.estimators.fitted import Fitted, View
-from parallelrnn.estimators.inference import CALIBRATED_ON, ENOUGH, errors_of_windows
+from parallelrnn.estimators.inference import ENOUGH, errors_of_windows, latest_windows
 from parallelrnn.estimators.intervals import Calibration
 from parallelrnn.estimators.learning import learn, make_fabric, split_windows
 from parallelrnn.estimators.options import Options
-from parallelrnn.estimators.panel import Panel, TableError
+from parallelrnn.estimators.panel import Panel, Series, TableError
 from parallelrnn.estimators.sequences import CovariateScale, Profile, Sequences
-from parallelrnn.estimators.training import Recipe, Trainer, pointwise
+from parallelrnn.estimators.training import Recipe, Trainer, own_randomness, pointwise
 from parallelrnn.interpret.text import Display
 
 _CALIBRATIONS = 100  # origins at which intervals are judged
+_SEASONS_ON = 2000  # windows of validation, on which seasons are compared
 
 
 @dataclass(frozen=True)
@@ -120,13 +121,12 @@ def _coverage(view: View, first: Sequence[int], last: Sequence[int], levels: Seq
     held = {f"{level:g}": [0.0, 0.0] for level in levels}
     for index, one in enumerate(view.series):
         start = fitted.trained[one.name] - one.position  # where training ended
-        origins = torch.arange(start, last[index] + 1)
-        windows = torch.stack([torch.full_like(origins, index), origins], -1)
+        windows = view.sequences.windows(index, start, last[index] + 1)
         errors = errors_of_windows(fitted.network, view.sequences, windows, fitted.middle)
         stride = max(1, (last[index] + 1 - first[index]) // _CALIBRATIONS)
         for origin in range(first[index], last[index] + 1, stride):
             now = errors[origin - start]
-            latest = errors[max(0, origin - start - CALIBRATED_ON) : origin - start]
+            latest = errors[max(0, origin - start - latest_windows(fitted.horizon)) : origin - start]
             if len(latest) < fitted.horizon + ENOUGH:
                 continue
             calibration = Calibration.of([_come_true(latest)])
@@ -150,20 +150,23 @@ def _baselines(options: Options, fitted: Fitted, panel: Panel, before: Panel, wi
     steps = [fitted.trained[one.name] - one.position for one in before.series]
     profiles = [Profile.of(one, n, ()) for one, n in zip(before.series, steps, strict=True)]
     covariates = CovariateScale.of(before.series, steps)
-    season = round(fitted.periods[0]) if fitted.periods else None
-    lookback = max(made_of.lookback, season or 1)
-    whole = Sequences(panel.series, profiles, covariates, lookback, made_of.horizon)
-    scores = [_score("naive: the last value", errors_of_windows(Naive(), whole, windows, 0))]
-    if season is not None:
-        errors = errors_of_windows(SeasonalNaive(season), whole, windows, 0)
-        scores.append(_score(f"seasonal naive: the last {fitted.grid.step.format(season)}", errors))
 
-    own = Sequences(panel.series, profiles, covariates, made_of.lookback, made_of.horizon)
-    learned = Sequences(before.series, profiles, covariates, made_of.lookback, made_of.horizon)
+    def sequences(series: Sequence[Series], lookback: int) -> Sequences:
+        return Sequences(series, profiles, covariates, lookback, made_of.horizon)
+
+    own, learned = (sequences(series, made_of.lookback) for series in (panel.series, before.series))
     split = split_windows(before.series, learned, steps)
+    scores = [_score("naive: the last value", errors_of_windows(Naive(), own, windows, 0))]
+    seasons = sorted({round(period) for period in fitted.periods if 2 * period <= min(steps)})
+    if seasons:
+        some = split.validation[:: max(1, len(split.validation) // _SEASONS_ON)]
+        seen = sequences(before.series, seasons[-1])
+        off = {one: errors_of_windows(SeasonalNaive(one), seen, some, 0).abs().nanmean() for one in seasons}
+        season = min(seasons, key=lambda one: float(off[one]))
+        errors = errors_of_windows(SeasonalNaive(season), sequences(panel.series, season), windows, 0)
+        scores.append(_score(f"seasonal naive: the last {fitted.grid.step.format(season)}", errors))
     began = time.perf_counter()
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(options.random_state)
+    with own_randomness(options.random_state, options.accelerator):
         linear = NLinear(made_of.lookback, made_of.horizon)
         # As its authors train it: squared errors, steps that halve from epoch to epoch.
         recipe = Recipe(learning_rate=5e-3, decay=0.5, max_epochs=options.max_epochs)

@@ -15,7 +15,7 @@ class Explanation:
     """What a forecaster has learned.
 
     `modes` are the cycles and trends of its forecasts; `features` how it remembers, which is not the same; `components`
-    a table of the forecast at hand and its parts.
+    a table of the forecast at hand and its parts, or None where that needs covariates that were not given.
     """
 
     modes: ForecastModes

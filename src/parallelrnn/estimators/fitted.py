@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from parallelrnn.estimators.grid import Grid
-from parallelrnn.estimators.inference import ENOUGH, calibrate, forecast_windows
+from parallelrnn.estimators.inference import are_enough, forecast_windows, latest_errors
 from parallelrnn.estimators.intervals import Calibration, middle_of
 from parallelrnn.estimators.network import Network
 from parallelrnn.estimators.panel import Array, Columns, Series
@@ -79,9 +79,15 @@ class View:
         """The windows at the ends of the series."""
         return torch.stack([torch.arange(len(self.series)), self.sequences.lengths], -1)
 
+    def label(self, index: int, channel: int) -> Any:
+        """What a user calls the forecast of one channel of a series."""
+        made_of = self.fitted.network.made_of
+        return self.series[index].name if made_of.channels == 1 else self.fitted.columns.targets[channel]
+
     def forecast(self, windows: Tensor) -> Array:
         """In the units of each series, (N, H, C, Q)."""
-        scaled = forecast_windows(self.fitted.network, self.sequences, windows).double().numpy()
+        fitted = self.fitted
+        scaled = forecast_windows(fitted.network, self.sequences, windows, fitted.middle).double().numpy()
         steps = np.arange(self.fitted.horizon)
         values = np.empty_like(scaled)
         for row, (index, origin) in enumerate(windows.tolist()):
@@ -100,23 +106,18 @@ class View:
         fitted = self.fitted
         if fitted.quantiles is not None:  # intervals come from these
             return fitted.calibration
-        lookback = fitted.network.made_of.lookback
-        first = [
-            max(fitted.trained[one.name] - one.position, 1) if one.name in fitted.trained else lookback
-            for one in self.series
-        ]
-        # As many as have come true over the whole horizon.
-        enough = [
-            len(one) - fitted.horizon + 1 - begin >= ENOUGH for begin, one in zip(first, self.series, strict=True)
-        ]
-        found = calibrate(fitted.network, self.sequences, fitted.middle, first)
+        first = [max(self._first_whole(one), fitted.trained.get(one.name, 0) - one.position) for one in self.series]
+        errors = latest_errors(fitted.network, self.sequences, fitted.middle, first)
         known = {one.name: row for row, one in enumerate(fitted.recent)}
-        then = fitted.calibration.rows([known.get(one.name, -1) for one in self.series])
-        use = torch.tensor(enough)
-        return Calibration(
-            torch.where(use[:, None, None, None], found.table[:-1], then.table),
-            torch.where(use[:, None], found.counts[:-1], then.counts),
-        )
+        rows = [
+            Calibration.of([own]) if are_enough(own) else fitted.calibration.rows([known.get(one.name, -1)])
+            for one, own in zip(self.series, errors, strict=True)
+        ]
+        return Calibration(torch.cat([row.table for row in rows]), torch.cat([row.counts for row in rows]))
+
+    def _first_whole(self, series: Series) -> int:
+        """The first origin whose window looks back as far as that at the end of the series."""
+        return max(1, min(self.fitted.network.made_of.lookback, len(series)))
 
     def parts(self, windows: Tensor) -> Parts:
         """Forecasts and what they are the sums of, in the units of each series."""

@@ -12,7 +12,7 @@ from parallelrnn.estimators.ahead import read_ahead
 from parallelrnn.estimators.answers import Question, answer, check_levels
 from parallelrnn.estimators.checkpoint import Checkpoint, fingerprint
 from parallelrnn.estimators.explanation import Explanation
-from parallelrnn.estimators.fitted import Fitted
+from parallelrnn.estimators.fitted import Fitted, View
 from parallelrnn.estimators.frames import Forecast, forecast_frame
 from parallelrnn.estimators.learning import learn
 from parallelrnn.estimators.options import Options
@@ -139,16 +139,10 @@ class Forecaster(Options):
         columns); `decompose` adds the parts of which the forecast is the sum.
         """
         fitted, question = self._known(), Question(check_levels(level), decompose)
-        series = fitted.recent if df is None else self._read(df, fitted).series
-        if fitted.columns.future:
-            ahead = read_ahead(futr_df, series, fitted.columns, fitted.grid, self.horizon)
-            view = fitted.view(series, ahead)
-        elif futr_df is not None:
-            raise TableError("futr_df holds covariates known ahead, and this forecaster was told of none")
-        else:
-            view = fitted.latest if df is None else fitted.view(series)
+        view = self._view(df, futr_df)
         calibration = view.calibration() if df is not None and question.levels else fitted.calibration
-        return self._frame(answer(view, view.ends, question, calibration), fitted)
+        backend = self._backend if df is None else as_frame(df).implementation
+        return self._frame(answer(view, view.ends, question, calibration), fitted, backend)
 
     def cross_validation(
         self,
@@ -188,17 +182,22 @@ class Forecaster(Options):
             before = panel.without_last(left)
             if fitted is None or refit:
                 fitted = learn(self, before, val_size)
-            view = fitted.view(before.series)
+            both = zip(before.series, panel.series, strict=True)
+            view = fitted.view(before.series, [one.future[len(seen) :][: self.horizon] for seen, one in both])
             forecasts += answer(
                 view, view.ends, question, view.calibration() if question.levels else fitted.calibration
             )
         assert fitted is not None
         return self._frame(forecasts, fitted, as_frame(df).implementation)
 
-    def explain(self) -> Explanation:
-        """The cycles of the forecasts with their shares, what remembers them, and the parts of the forecast at hand."""
+    def explain(self, futr_df: Any = None) -> Explanation:
+        """The cycles of the forecasts with their shares, what remembers them, and the parts of the forecast at hand.
+
+        Where covariates are known ahead, the forecast at hand needs them: `futr_df`, as in `predict`.
+        """
         fitted = self._known()
-        view = fitted.latest
+        at_hand = not fitted.columns.future or futr_df is not None
+        view = self._view(None, futr_df) if at_hand else None
         profiles = [fitted.profiles[one.name] for one in fitted.recent]
         sampled = parts_of(fitted.network, fitted.sample, profiles, fitted.middle, scaled=True)
         time = fitted.grid.step
@@ -206,19 +205,24 @@ class Forecaster(Options):
         where = "exact: forecasts are made of them"
         if not isinstance(fitted.network.decoder, WaveDecoder):
             where = "those of the calendar alone: a linear decoder has no modes"
-        modes = sampled.table(time, where, None if fitted.columns.future else view.parts(view.ends))
+        modes = sampled.table(time, where, None if view is None else view.parts(view.ends))
         memory = Step(time.amount * made_of.segment, time.unit)
         features = replace(recurrence_features(fitted.network.encoder), time=memory)
-        components = None if fitted.columns.future else self.predict(decompose=True)
+        components = self.predict(futr_df=futr_df, decompose=True) if at_hand else None
         return Explanation(modes, features, components)
 
-    def plot(self, name: Any = None, level: Sequence[float] = (80, 95), ax: Axes | None = None) -> Axes:
-        """The forecast of one series, the first if none is named, beside its end, by matplotlib."""
-        return plot_forecast(self._known(), name, level, ax)
+    def plot(
+        self, name: Any = None, level: Sequence[float] | None = None, ax: Axes | None = None, futr_df: Any = None
+    ) -> Axes:
+        """The forecast of one series, the first if none is named, beside its end, by matplotlib.
 
-    def report(self, path: str | Path, title: str = "What this forecast is made of") -> Path:
+        Its intervals are those of 80 and 95 per cent where there are data for them, unless `level` asks for others.
+        """
+        return plot_forecast(self._view(None, futr_df), name, level, ax)
+
+    def report(self, path: str | Path, title: str = "What this forecast is made of", futr_df: Any = None) -> Path:
         """Write a page about the forecast and its cycles, for a browser; give back its path."""
-        return write_page(path, self._known(), self.explain(), title)
+        return write_page(path, self._view(None, futr_df), self.explain(futr_df), title)
 
     def save(self, path: str | Path) -> Path:
         """Write what was learned into a directory, as JSON and safetensors."""
@@ -233,8 +237,18 @@ class Forecaster(Options):
         forecaster._fitted, forecaster._backend = fitted, backend
         return forecaster
 
-    def _frame(self, forecasts: Sequence[Forecast], fitted: Fitted, backend: Any = None) -> Any:
-        return forecast_frame(forecasts, fitted.columns, fitted.grid, backend or self._backend)
+    def _view(self, df: Any, futr_df: Any) -> View:
+        """The series that were fitted, or those of another table, with what is known ahead of them."""
+        fitted = self._known()
+        series = fitted.recent if df is None else self._read(df, fitted).series
+        if fitted.columns.future:
+            return fitted.view(series, read_ahead(futr_df, series, fitted.columns, fitted.grid, self.horizon))
+        if futr_df is not None:
+            raise TableError("futr_df holds covariates known ahead, and this forecaster was told of none")
+        return fitted.latest if df is None else fitted.view(series)
+
+    def _frame(self, forecasts: Sequence[Forecast], fitted: Fitted, backend: Any) -> Any:
+        return forecast_frame(forecasts, fitted.columns, fitted.grid, backend)
 
     @property
     def frequency(self) -> str | int:

@@ -76,9 +76,10 @@ class SeriesReader:
         """What was missing in all that was read, in a sentence each."""
         found = []
         if self._filled:
+            held = ", but for past covariates, which stay as they were" if self._columns.past else ""
             found.append(
-                f"{_counted(self._filled, 'value', 'missing')}; straight lines fill the gaps, which are neither "
-                "trained nor judged on"
+                f"{_counted(self._filled, 'value', 'missing')}; straight lines fill the gaps{held}; those of targets "
+                "are neither trained nor judged on"
             )
         if self._cut:
             found.append(f"{_counted(self._cut, 'step', 'without values at the ends')}; the series are cut there")

@@ -34,19 +34,22 @@ class Calibration:
         """Of some series."""
         return Calibration(self.table[list(indices)], self.counts[list(indices)])
 
+    def supports(self, level: float) -> bool:
+        """Whether every series has errors enough for an interval of so many per cent."""
+        return int(self.counts.min()) >= _needed(level)
+
     def half_width(self, level: float) -> Tensor:
         """What to add to a forecast and to take off it, (series, H, C), so that `level` per cent are held.
 
         Split conformal prediction: the error at rank (n + 1) * level of n, rounded up, or the largest. Held at least so
         often, if errors go on as they were.
         """
-        part = level / 100
-        fewest, needed = int(self.counts.min()), math.ceil(part / (1 - part) - 1e-9)
-        if fewest < needed:
+        if not self.supports(level):
             raise ValueError(
-                f"an interval of {level:g} % takes {needed} windows to calibrate on, and a series has {fewest}; ask "
-                "for a lower level, or fit with a larger val_size"
+                f"an interval of {level:g} % takes {_needed(level)} windows to calibrate on, and a series has "
+                f"{int(self.counts.min())}; ask for a lower level, or fit with a larger val_size"
             )
+        part = level / 100
         ahead = torch.arange(1, self.counts.shape[1] + 1)
         counts = self.counts.double()
         distinct = torch.minimum(counts, _DISTINCT * counts / ahead)  # (series, H)
@@ -57,8 +60,16 @@ class Calibration:
         return self.table.gather(1, index[:, None, :, None].expand(-1, 1, -1, channels))[:, 0]
 
 
+def _needed(level: float) -> int:
+    """Errors without which an interval would have to reach beyond the largest."""
+    part = level / 100
+    return math.ceil(part / (1 - part) - 1e-9)
+
+
 def _upper_quantiles(errors: Tensor, levels: Tensor) -> Tensor:
     """The smallest error that so large a part of all errors (N, H, C) does not exceed, (levels, H, C)."""
+    if not len(errors):
+        return errors.new_full((len(levels), *errors.shape[1:]), math.nan)
     ordered = errors.nan_to_num(nan=-1.0).sort(0).values  # what was not observed comes first
     there = (~errors.isnan()).sum(0)  # (H, C)
     missing = len(errors) - there

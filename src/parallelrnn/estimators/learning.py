@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from parallelrnn.estimators.checkpoint import Checkpoint
@@ -18,13 +17,13 @@ from parallelrnn.estimators.inference import calibrate
 from parallelrnn.estimators.intervals import middle_of
 from parallelrnn.estimators.network import Network
 from parallelrnn.estimators.options import Options
-from parallelrnn.estimators.panel import Panel, Series
+from parallelrnn.estimators.panel import Panel, Series, TableError
 from parallelrnn.estimators.parts import Origins
 from parallelrnn.estimators.progress import progress_bar
 from parallelrnn.estimators.pruning import prune
 from parallelrnn.estimators.sequences import CovariateScale, Profile, Sequences
 from parallelrnn.estimators.start import start_network
-from parallelrnn.estimators.training import Recipe, Trainer, pinball, pointwise
+from parallelrnn.estimators.training import Recipe, Trainer, own_randomness, pinball, pointwise
 
 _LOOKBACK = 336  # steps, where series are long enough
 _SAMPLED = 512  # windows, by which forecasts are explained
@@ -45,12 +44,12 @@ def learn(options: Options, panel: Panel, val_size: int | None, checkpoint: Chec
     periods = _periods(options, panel)
     lookback = options.lookback or _default_lookback(panel.series)
     steps = [len(one) - _validation_steps(len(one), options.horizon, val_size) for one in panel.series]
+    _check_observed(panel, steps)
     profiles = [Profile.of(one, n, periods) for one, n in zip(panel.series, steps, strict=True)]
     covariates = CovariateScale.of(panel.series, steps)
     sequences = Sequences(panel.series, profiles, covariates, lookback, options.horizon)
     split = split_windows(panel.series, sequences, steps)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(options.random_state)
+    with own_randomness(options.random_state, options.accelerator):
         network = start_network(options, panel, lookback, periods, profiles, covariates, steps)
         network, history = _train(options, network, sequences, split, checkpoint)
     sample = split.validation[:: max(1, len(split.validation) // _SAMPLED)]
@@ -81,13 +80,17 @@ def _train(
     """Train, and take out the waves that are not needed; the network, and the errors after each epoch."""
     loss = pointwise(options.loss) if options.quantiles is None else pinball(tuple(options.quantiles))
     fabric = make_fabric(options)
+    seconds = 0.0
 
     def trainer_of(network: Network, recipe: Recipe) -> Trainer[Network]:
         return Trainer(network, sequences, split.training, split.validation, loss, recipe, options.random_state, fabric)
 
     def train_again(network: Network) -> tuple[Network, float]:
-        again = trainer_of(network, options.recipe().last_epochs())
-        return again.run(), again.progress.best
+        nonlocal seconds
+        again = trainer_of(network, options.recipe().to_finish(seconds))
+        trained = again.run()
+        seconds += again.progress.seconds
+        return trained, again.progress.best
 
     trainer = trainer_of(network, options.recipe())
     if checkpoint is not None:
@@ -100,7 +103,8 @@ def _train(
                 checkpoint.save(trainer)
 
         trained = trainer.run(after_epoch)
-    if not options.prune:
+    seconds = trainer.progress.seconds
+    if not options.prune or (options.max_time is not None and seconds >= options.max_time):
         return trained, tuple(trainer.progress.history)
     pruned, _ = prune(trained, sequences, split.validation, loss, trainer.progress.best, train_again)
     return pruned, tuple(trainer.progress.history)
@@ -110,6 +114,16 @@ def _periods(options: Options, panel: Panel) -> list[float]:
     if options.cycles is None:
         return []
     return calendar_periods(panel.grid.step) if options.cycles == "calendar" else [float(p) for p in options.cycles]
+
+
+def _check_observed(panel: Panel, steps: Sequence[int]) -> None:
+    for one, n in zip(panel.series, steps, strict=True):
+        empty = np.flatnonzero(~one.observed[:n].any(axis=0))
+        if len(empty):
+            raise TableError(
+                f"series {one.name!r}: the target {panel.columns.targets[empty[0]]!r} has no value in the {n} steps "
+                "that are learned from; leave it out, or give a smaller val_size"
+            )
 
 
 def _default_lookback(series: Sequence[Series]) -> int:
@@ -132,18 +146,18 @@ def split_windows(series: Sequence[Series], sequences: Sequences, steps: list[in
     lookback, horizon = sequences.lookback, sequences.horizon
     # Windows of long series are whole; series that are too short for one begin within it.
     least = [lookback if n >= lookback + horizon else min(2, max(1, n - horizon)) for n in steps]
-    training = sequences.origins(least, [n - horizon + 1 for n in steps])
+    training = sequences.with_future(sequences.origins(least, [n - horizon + 1 for n in steps]))
     if not len(training):
         longest = max(series, key=len)
         raise ValueError(
             f"no series is long enough to learn a horizon of {horizon} steps from: the longest, {longest.name!r}, has "
-            f"{len(longest)}; give longer series or a shorter horizon"
+            f"{len(longest)}, or too much of them is missing; give longer series or a shorter horizon"
         )
-    validation = sequences.origins(steps, [len(one) - horizon + 1 for one in series])
+    validation = sequences.with_future(sequences.origins(steps, [len(one) - horizon + 1 for one in series]))
     if not len(validation):
         warnings.warn(
-            "no series is long enough to keep a part of it for validation: training does not stop early, and intervals "
-            "come from forecasts of what was trained on, so they are too narrow",
+            "no series has a part that can be kept for validation, being too short or missing there: training does not "
+            "stop early, and intervals come from forecasts of what was trained on, so they are too narrow",
             stacklevel=4,
         )
         return Split(training, training, least)

@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
+from numbers import Integral
 from typing import Any
 
 from parallelrnn.estimators.gaps import MISSING
@@ -13,6 +14,12 @@ from parallelrnn.estimators.network import CELLS, DECODERS, NORMALIZATIONS
 from parallelrnn.estimators.training import LOSSES, Recipe
 
 CHANNELS = ("independent", "mixed")
+_SIZES = ("block_size", "hidden_size", "num_layers", "batch_size", "max_epochs", "devices")
+_WHOLE = {  # numbers, and the least that each may be
+    **dict.fromkeys(("horizon", "lookback", "segment", *_SIZES), 1),
+    **dict.fromkeys(("num_waves", "num_decays", "patience", "random_state"), 0),
+}
+_OPTIONAL = ("lookback", "segment")
 
 
 @dataclass(eq=False)
@@ -56,14 +63,9 @@ class Options:
     progress: bool | None = None
 
     def __post_init__(self) -> None:
-        _whole("horizon", self.horizon, 1)
-        for name in ("lookback", "segment"):
-            if getattr(self, name) is not None:
-                _whole(name, getattr(self, name), 1)
-        for name in ("block_size", "hidden_size", "num_layers", "batch_size", "max_epochs", "devices"):
-            _whole(name, getattr(self, name), 1)
-        for name in ("num_waves", "num_decays", "patience", "random_state"):
-            _whole(name, getattr(self, name), 0)
+        for name, least in _WHOLE.items():
+            if not (name in _OPTIONAL and getattr(self, name) is None):
+                setattr(self, name, _whole(name, getattr(self, name), least))
         _one_of("cell", self.cell, CELLS)
         _one_of("decoder", self.decoder, DECODERS)
         _one_of("normalize", self.normalize, NORMALIZATIONS)
@@ -76,6 +78,8 @@ class Options:
             raise ValueError(f"dropout should be at least 0 and below 1, got {self.dropout}")
         if not (self.learning_rate > 0 and math.isfinite(self.learning_rate)):
             raise ValueError(f"learning_rate should be above 0, got {self.learning_rate}")
+        if not self.gradient_clip >= 0:
+            raise ValueError(f"gradient_clip should be at least 0, which clips nothing, got {self.gradient_clip}")
         if self.max_time is not None and not self.max_time > 0:
             raise ValueError(f"max_time should be a number of seconds above 0, got {self.max_time}")
         least, most = self.epoch_steps = (int(self.epoch_steps[0]), int(self.epoch_steps[1]))
@@ -122,11 +126,12 @@ class Options:
             raise ValueError(f"quantiles: expected numbers between 0 and 1, got {list(self.quantiles)}")
 
 
-def _whole(name: str, value: Any, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int):
+def _whole(name: str, value: Any, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, Integral):
         raise TypeError(f"{name} should be a whole number, got {value!r}")
     if value < least:
         raise ValueError(f"{name} should be at least {least}, got {value}")
+    return int(value)
 
 
 def _one_of(name: str, value: Any, known: Sequence[Any]) -> None:

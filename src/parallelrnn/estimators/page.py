@@ -6,24 +6,21 @@ from pathlib import Path
 
 import numpy as np
 
-from parallelrnn.estimators.answers import Question, answer
+from parallelrnn.estimators.answers import Question, answer, usual_levels
 from parallelrnn.estimators.explanation import Explanation
-from parallelrnn.estimators.fitted import Fitted
+from parallelrnn.estimators.fitted import Fitted, View
 from parallelrnn.files import write_text
 from parallelrnn.interpret.report.page import page
 from parallelrnn.interpret.report.reading import Curve, Outlook, Reading
 
 _SERIES = 12  # of many, that a page shows
-_BANDS = (95.0, 80.0)  # the widest first, since it lies behind
+_NO_MODES = "A linear decoder has no forecast modes, and these series show no cycle of the calendar."
 
 
-def write_page(path: str | Path, fitted: Fitted, explanation: Explanation, title: str) -> Path:
+def write_page(path: str | Path, view: View, explanation: Explanation, title: str) -> Path:
     """Write the page; give back its path."""
-    view, made_of = fitted.latest, fitted.network.made_of
-    counts = fitted.calibration.counts
-    levels = tuple(level for level in _BANDS if int(counts.min()) >= level / (100 - level) + 1)
-    if fitted.quantiles is not None:
-        levels = ()
+    fitted = view.fitted
+    made_of, levels = fitted.network.made_of, usual_levels(fitted)
     forecasts = answer(view, view.ends[:_SERIES], Question(levels), fitted.calibration)
     past, future = [], []
     channels = made_of.channels
@@ -49,7 +46,7 @@ def write_page(path: str | Path, fitted: Fitted, explanation: Explanation, title
         names,
         fitted.grid.step,
         explanation.features,
-        explanation.modes,
+        explanation.modes if len(explanation.modes) else None,
         None,
         None,
         None,
@@ -57,7 +54,7 @@ def write_page(path: str | Path, fitted: Fitted, explanation: Explanation, title
         fitted.horizon,
         1,
         0,
-        {},
+        {} if len(explanation.modes) else {"modes": _NO_MODES},
         Outlook(tuple(past), tuple(future), bands),
     )
     return write_text(path, page(reading))

@@ -55,15 +55,18 @@ class Parts:
         return unique
 
     def table(self, time: Step, where: str, latest: Parts | None = None) -> ForecastModes:
-        """The modes with their shares in these forecasts, and with their parts in the latest ones."""
-        moves = self.parts - self.parts.mean(axis=2, keepdims=True)  # of a forecast, not from one to another
-        shares = shares_of_parts(moves.transpose(0, 2, 1, 3))
-        shown = latest or self
+        """The modes with their shares in these forecasts, and with their parts in the latest, if they are known."""
+        # The movement of a forecast, not from one to another, unless it has only one step.
+        moves = self.parts - self.parts.mean(axis=2 if self.parts.shape[2] > 1 else 1, keepdims=True)
+        count = len(self.modes)
+        shares = shares_of_parts(moves.transpose(0, 2, 1, 3))[:count]
+        whole = latest is not None and not latest.others  # else modes do not add up to a forecast
+        shown = [_as_channels(part) for part in latest.parts] if latest is not None and whole else [None] * count
         rows = [
-            Mode(1, mode.eigenvalue, share, None, _as_channels(part), mode.source)
-            for mode, share, part in zip(self.modes, shares, shown.parts, strict=False)
+            Mode(1, mode.eigenvalue, share, None, part, mode.source)
+            for mode, share, part in zip(self.modes, shares, shown, strict=True)
         ]
-        level = _as_channels(shown.level)[:1].mean(axis=0)[0]
+        level = _as_channels(latest.level)[0, 0] if latest is not None and whole else None
         return ForecastModes(tuple(sorted(rows, key=lambda mode: -abs(mode.share))), where, time, None, level)
 
 
@@ -78,7 +81,7 @@ def parts_of(network: Network, origins: Origins, profiles: Sequence[Profile], mi
 
     modes: list[Mode] = []
     parts: list[Array] = []
-    for period in sorted({cycle.period for one in own for cycle in one.cycles}):
+    for period in sorted({cycle.period for one in profiles for cycle in one.cycles}):
         modes.append(Mode(1, cmath.exp(2j * cmath.pi / period), source=CALENDAR))
         cycle = np.stack([_cycle(one, period, time) for one, time in zip(own, times, strict=True)])
         parts.append(cycle / np.stack([one.scale for one in own])[:, None] if scaled else cycle)

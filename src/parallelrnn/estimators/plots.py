@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from parallelrnn.estimators.answers import Question, answer, check_levels
-from parallelrnn.estimators.fitted import Fitted
+from parallelrnn.estimators.answers import Question, answer, check_levels, usual_levels
+from parallelrnn.estimators.fitted import View
 from parallelrnn.interpret.optional import optional
 from parallelrnn.interpret.plots import COLOURS
 
@@ -18,23 +18,25 @@ if TYPE_CHECKING:
 _NEUTRAL = "#59636e"
 
 
-def plot_forecast(fitted: Fitted, name: Any, level: Sequence[float], ax: Axes | None) -> Axes:
+def plot_forecast(view: View, name: Any, level: Sequence[float] | None, ax: Axes | None) -> Axes:
     """The forecast of one series, with bands."""
-    view = fitted.latest
-    names = [one.name for one in view.series]
-    if name is None:
-        name = names[0]
-    if name not in names:
-        known = ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "")
+    fitted = view.fitted
+    channels = fitted.network.made_of.channels
+    places = {view.label(i, channel): (i, channel) for i in range(len(view.series)) for channel in range(channels)}
+    name = next(iter(places)) if name is None else name
+    if name not in places:
+        known = ", ".join(map(repr, list(places)[:5])) + (", ..." if len(places) > 5 else "")
         raise ValueError(f"there is no series {name!r}; there are {known}")
-    index = names.index(name)
-    levels = sorted(check_levels(level), reverse=True)
-    forecast = answer(view, view.ends[index : index + 1], Question(tuple(levels)), fitted.calibration)[0]
+    index, channel = places[name]
+    levels = usual_levels(fitted) if level is None else tuple(sorted(check_levels(level), reverse=True))
+    windows = view.ends[index : index + 1]
+    forecast = answer(view, windows, Question(levels), fitted.calibration)[channel]
     series = view.series[index]
     axes: Axes = optional("matplotlib.pyplot").subplots(figsize=(8, 3.2), layout="constrained")[1] if ax is None else ax
     past = fitted.grid.stamps(series.position, len(series))
     future = fitted.grid.stamps(forecast.position, fitted.horizon)
-    axes.plot(past, np.where(series.observed, series.values, np.nan)[:, 0], color=_NEUTRAL, lw=1.2, label="observed")
+    observed = np.where(series.observed, series.values, np.nan)[:, channel]
+    axes.plot(past, observed, color=_NEUTRAL, lw=1.2, label="observed")
     for one in levels:
         low, high = forecast.values[f"yhat-lo-{one:g}"], forecast.values[f"yhat-hi-{one:g}"]
         axes.fill_between(future, low, high, color=COLOURS["C"], alpha=0.2, lw=0, label=f"{one:g} %")

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from parallelrnn.estimators.cycles import Cycle, fit_cycles
 from parallelrnn.estimators.panel import Array, Series
@@ -29,9 +29,7 @@ class Profile:
     def of(cls, series: Series, steps: int, periods: Sequence[float]) -> Profile:
         """From the first so many steps of a series."""
         values = np.where(series.observed[:steps], series.values[:steps], np.nan)
-        mean, scale = np.nanmean(values, axis=0), np.nanstd(values, axis=0)
-        tiny = 1e-9 * np.maximum(1.0, abs(mean))  # a constant series has no scale of its own
-        return cls(mean, np.where(scale > tiny, scale, 1.0), fit_cycles(series, steps, periods))
+        return cls(*_mean_and_scale(values), fit_cycles(series, steps, periods))
 
     def cycle_at(self, positions: NDArray[np.int64]) -> Array:
         """The cycles of the calendar together, (n, C)."""
@@ -62,8 +60,8 @@ class Batch(NamedTuple):
 class Sequences:
     """Many series as one long tensor, from which windows are cut.
 
-    Each series is preceded by L steps of padding, so that a window may start before it; a window is named by its series
-    and its origin, the number of steps before its future.
+    Each series has L steps of padding before it and H after it, so that a window may start before it and end after it;
+    a window is named by its series and its origin, the number of steps before its future.
     """
 
     def __init__(
@@ -77,11 +75,11 @@ class Sequences:
     ) -> None:
         self.lookback, self.horizon = lookback, horizon
         self.lengths = torch.tensor([len(one) for one in series])
-        room = lookback + (0 if ahead is None else horizon)
+        room = lookback + horizon
         ends = torch.cumsum(self.lengths + room, 0)
         self._bases = ends - self.lengths - room  # where the padding of each begins
         channels = self.channels = series[0].values.shape[1]
-        total = int(ends[-1]) + horizon  # so that the last window, too, has room for its future
+        total = int(ends[-1])
         self._values = torch.zeros(total, channels)
         self._observed = torch.zeros(total, channels)
         self._there = torch.zeros(total, 1, dtype=torch.bool)
@@ -100,11 +98,21 @@ class Sequences:
 
     def origins(self, begin: Sequence[int], end: Sequence[int]) -> Tensor:
         """All windows of each series with an origin in [begin, end): (N, 2), series and origin."""
-        parts = [
-            torch.stack([torch.full((max(0, last - first),), index), torch.arange(first, max(first, last))], -1)
-            for index, (first, last) in enumerate(zip(begin, end, strict=True))
-        ]
-        return torch.cat(parts)
+        limits = enumerate(zip(begin, end, strict=True))
+        return torch.cat([self.windows(index, first, last) for index, (first, last) in limits])
+
+    def windows(self, index: int, begin: int, end: int) -> Tensor:
+        """Those of one series."""
+        origins = torch.arange(begin, max(begin, end))
+        return torch.stack([torch.full_like(origins, index), origins], -1)
+
+    def with_future(self, windows: Tensor) -> Tensor:
+        """Of some windows, those of whose future anything counts; see `Batch.weight`."""
+        series, origin = windows.unbind(-1)
+        now = self._bases[series] + origin + self.lookback
+        fair = self._observed[now - 1].amin(-1) > 0
+        count = nn.functional.pad(self._observed.sum(-1).cumsum(0), (1, 0))
+        return windows[fair & (count[now + self.horizon] > count[now])]
 
     def batch(self, windows: Tensor) -> Batch:
         """The windows (B, 2) of some series and origins."""
@@ -165,5 +173,7 @@ class CovariateScale:
 
 
 def _mean_and_scale(table: Array) -> tuple[Array, Array]:
-    scale = table.std(axis=0)
-    return table.mean(axis=0), np.where(scale > 0, scale, 1.0)
+    """Of each column, without what is missing; what does not vary but for rounding has a scale of one."""
+    scale = np.nanstd(table, axis=0)
+    tiny = 1e-9 * np.nanmax(abs(table), axis=0)
+    return np.nanmean(table, axis=0), np.where(scale > tiny, scale, 1.0)

@@ -12,6 +12,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import narwhals as nw
 import numpy as np
 import pandas as pd
 import safetensors
@@ -35,6 +36,7 @@ FORMAT = "parallelrnn forecaster"
 VERSION = 1
 MANIFEST = "model.json"
 _LONGEST = 10_000_000  # steps of a look-back
+_BACKENDS = tuple(library.value for library in nw.Implementation)  # of tables
 
 
 class ModelFileError(ValueError):
@@ -127,13 +129,16 @@ def _check_sizes(words: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     checks = {
         "hidden_size": rows == gates * made_of.hidden_size,
         "inputs": inputs == made_of.segment * (made_of.channels + made_of.past + made_of.future),
-        "horizon": horizon == made_of.horizon,
+        "horizon": horizon == made_of.horizon == words["arguments"]["horizon"],
         "channels": channels == made_of.channels,
         "series": len(series) > 0 and count == len(series) + 1,
         "sample": all(0 <= index < len(series) for index in words["sample"]["series"]),
         "num_layers": f"network.encoder.weight_ih_l{made_of.num_layers - 1}" in tensors,
         "num_waves": not has_waves or len(tensors["network.decoder.log_rate"]) == made_of.num_waves,
+        "num_decays": not has_waves or len(tensors["network.decoder.decay_log_rate"]) == made_of.num_decays,
+        "static": all(tensors[f"series.{index}.static"].shape == (made_of.static,) for index in range(len(series))),
         "lookback": 1 <= made_of.lookback <= _LONGEST,
+        "backend": words["backend"] in _BACKENDS,
         "quantiles": made_of.quantiles == len(words["quantiles"] or [0]),
     }
     wrong = [name for name, right in checks.items() if not right]

@@ -6,6 +6,7 @@ import copy
 import math
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
@@ -36,9 +37,10 @@ class Recipe:
     gradient_clip: float = 1.0
     max_time: float | None = None  # seconds
 
-    def last_epochs(self, count: int = 2) -> Recipe:
-        """The same at the pace of the end, for a network that has lost a part of itself."""
-        return replace(self, learning_rate=self.learning_rate * self.decay**2, max_epochs=count)
+    def to_finish(self, used: float) -> Recipe:
+        """Two more epochs at the pace of the third, for a network that has lost a part of itself; in the time left."""
+        left = None if self.max_time is None else max(0.0, self.max_time - used)
+        return replace(self, learning_rate=self.learning_rate * self.decay**2, max_epochs=2, max_time=left)
 
 
 @dataclass
@@ -50,6 +52,19 @@ class Progress:
     best_epoch: int = -1
     seconds: float = 0.0
     history: list[dict[str, float]] = field(default_factory=list)
+
+
+@contextmanager
+def own_randomness(seed: int, accelerator: str) -> Iterator[None]:
+    """Random numbers that start from a seed; afterwards those of the caller go on as if nothing had been."""
+    if accelerator == "cpu":  # what other devices have is not touched
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(seed)
+            yield
+    else:
+        with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+            torch.manual_seed(seed)
+            yield
 
 
 def pinball(quantiles: tuple[float, ...]) -> Loss:
@@ -183,9 +198,9 @@ class Trainer(Generic[ModuleT]):
 
     def _batches(self) -> Iterator[Tensor]:
         """As many batches as an epoch has steps: all windows in a new order, and again if there are few."""
-        wanted, size = self.steps * self.recipe.batch_size, min(self.recipe.batch_size, len(self._training))
+        size = min(self.recipe.batch_size, len(self._training))
         order = torch.randperm(len(self._training), generator=self.random)
-        while len(order) < min(wanted, self.steps * size):
+        while len(order) < self.steps * size:
             order = torch.cat([order, torch.randperm(len(self._training), generator=self.random)])
         for step in range(self.steps):
             yield self._training[order[step * size : (step + 1) * size]]
