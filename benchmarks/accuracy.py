@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -25,6 +24,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from parallelrnn.bench import conditions
 from parallelrnn.files import write_text
 
 MONTH = 30 * 24
@@ -80,18 +80,28 @@ def jobs() -> Iterator[Job]:
 
 def run(folder: Path, path: Path, workers: int) -> None:
     """Evaluate what the file does not hold yet; each result is written as it comes."""
-    lines = load(path)
-    whole = [{"conditions": conditions()}, *lines]  # without a line that was cut off
+    now, (then, lines) = current_conditions(), load(path)
+    changed = [name for name in now if then.get(name, now[name]) != now[name]]
+    if changed:
+        raise SystemExit(f"{path} was made under other conditions ({', '.join(changed)}); write to another file")
+    whole = [{"conditions": now}, *lines]  # without a line that was cut off
     write_text(path, "".join(json.dumps(line) + "\n" for line in whole))
     done = {_job(line) for line in lines}
     wanted = [job for job in jobs() if job not in done]
     print(f"{len(done)} are there, {len(wanted)} to go", flush=True)
+    failed = 0
     with ThreadPoolExecutor(workers) as pool, path.open("a") as file:
         futures = {pool.submit(_evaluate, job, folder): job for job in wanted}
         for future in as_completed(futures):
-            file.write(json.dumps({**asdict(futures[future]), **future.result()}) + "\n")
+            found = future.result()
+            print(futures[future], found.get("problem", "done"), flush=True)
+            if "problem" in found:
+                failed += 1
+                continue
+            file.write(json.dumps({**asdict(futures[future]), **found}) + "\n")
             file.flush()
-            print(futures[future], flush=True)
+    if failed:
+        raise SystemExit(f"evaluations that failed: {failed}; the same command tries them again")
 
 
 def _evaluate(job: Job, folder: Path) -> dict[str, Any]:
@@ -99,30 +109,32 @@ def _evaluate(job: Job, folder: Path) -> dict[str, Any]:
     threads = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # evaluations run side by side, each on one
     done = subprocess.run(program, capture_output=True, text=True, env={**os.environ, **threads}, check=False)
     if done.returncode:
-        raise RuntimeError(f"{' '.join(program)} ended with status {done.returncode}:\n{done.stderr}")
+        return {"problem": done.stderr.strip() or f"exit status {done.returncode}"}
     found: dict[str, Any] = json.loads(done.stdout)
     return {name: found[name] for name in ("windows", "scores")}
 
 
-def conditions() -> dict[str, str]:
-    """With what the numbers were made."""
-    versions = {name: version(name) for name in ("parallelrnn", "torch", "numpy", "pandas")}
-    return {"python": platform.python_version(), "machine": platform.machine(), **versions}
+def current_conditions() -> dict[str, Any]:
+    """With what the numbers are made."""
+    found = asdict(conditions.current(threads=1))
+    del found["other_load"]  # times are no part of this
+    return {**found, "pandas": version("pandas")}
 
 
-def load(path: Path) -> list[dict[str, Any]]:
-    """The results so far; a last line that was cut off does not count."""
+def load(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The conditions and the results so far; a last line that was cut off does not count."""
     if not path.exists():
-        return []
+        return {}, []
     lines = [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
-    return [line for line in lines if "conditions" not in line]
+    made_under = next((line["conditions"] for line in lines if "conditions" in line), {})
+    return made_under, [line for line in lines if "conditions" not in line]
 
 
 def _job(line: dict[str, Any]) -> Job:
     return Job(line["data"], line["lookback"], line["horizon"], line["seed"])
 
 
-def tables(lines: list[dict[str, Any]]) -> str:
+def tables(made_under: dict[str, Any], lines: list[dict[str, Any]]) -> str:
     """Means over seeds, in Markdown: errors, and how often intervals held what came."""
     found: dict[tuple[str, int, int], list[dict[str, Any]]] = defaultdict(list)
     for line in lines:
@@ -142,6 +154,8 @@ def tables(lines: list[dict[str, Any]]) -> str:
     ]
     return "\n".join(
         [
+            "; ".join(f"{name} {value}" for name, value in made_under.items()),
+            "",
             f"Means over {min(seeds)} to {max(seeds)} seeds." if len(seeds) > 1 else f"Means over {min(seeds)} seeds.",
             "MSE / MAE (± half the range of the MSE over seeds):",
             "",
@@ -188,7 +202,7 @@ def main() -> None:
     if chosen.command == "run":
         run(chosen.folder, chosen.path, chosen.workers)
     else:
-        print(tables(load(chosen.path)))
+        print(tables(*load(chosen.path)))
 
 
 if __name__ == "__main__":

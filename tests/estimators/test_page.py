@@ -60,3 +60,5 @@ def test_few_windows_give_no_bands(browser: Any, tmp_path: Path) -> None:
     table = hourly(60, ids=("a",))
     open_page(browser, quick(12, 16, max_epochs=1).fit(table).report(tmp_path / "short.html"))
     assert complaints(browser) == []
+    names = browser.execute_script("return document.getElementById('figure-outlook').data.map(t => t.name)")
+    assert names == ["observed", "forecast"]

@@ -78,7 +78,7 @@ def test_time_stamps_keep_their_precision(unit: str, tmp_path: Path) -> None:
 def edit(saved: Path, **changes: Any) -> None:
     words = json.loads((saved / MANIFEST).read_text())
     for name, change in changes.items():
-        words[name] = {**words[name], **change} if name == "architecture" and change else change
+        words[name] = {**words[name], **change} if name in ("architecture", "arguments") and change else change
     (saved / MANIFEST).write_text(json.dumps(words))
 
 
@@ -117,6 +117,12 @@ def test_one_changed_bit_is_refused(saved: Path) -> None:
         ({"weights": 3}, "names weights outside its directory"),
         ({"architecture": {}}, "not whole"),
         ({"architecture": {"hidden_size": 10**12}}, "do not agree about hidden_size"),
+        ({"architecture": {"num_decays": 10**9}}, "do not agree about num_decays"),
+        ({"architecture": {"num_waves": 10**9}}, "do not agree about num_waves"),
+        ({"architecture": {"static": 10**9}}, "do not agree about static"),
+        ({"architecture": {"horizon": 13}}, "do not agree about horizon"),
+        ({"arguments": {"horizon": 13}}, "do not agree about horizon"),
+        ({"backend": "x"}, "do not agree about backend"),
         ({"series": []}, "not whole"),
         ({"series": [{"name": "a"}]}, "not whole"),
         ({"columns": {"id": None}}, "not whole"),
