@@ -139,7 +139,7 @@ def test_a_forecast_follows_its_formula_step_by_step() -> None:
     started = weights["decoder.amplitudes.weight"] @ last + weights["decoder.amplitudes.bias"]
     forecast = np.zeros(HORIZON)
     unit = 0
-    for block in made.decoder.recurrent_blocks():  # type: ignore[union-attr]
+    for block in made.decoder.wave_blocks():  # type: ignore[union-attr]
         matrix = block.matrix.detach().double().numpy()
         held = started[unit : unit + len(matrix)]
         unit += len(matrix)

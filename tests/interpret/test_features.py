@@ -146,7 +146,7 @@ def test_what_remembers_nothing_is_no_feature() -> None:
     features = recurrence_features([[0.0, 0.0], [0.0, 0.5]])
     assert [f.eigenvalue for f in features] == [0.5]
     assert features.nullity == 1
-    assert "1 eigenvalues are 0" in str(features.summary())
+    assert "1 eigenvalue is 0" in str(features.summary())
     (shift,) = recurrence_features([[0.0, 1.0], [0.0, 0.0]])
     assert (shift.label, shift.modulus, shift.half_life) == ("R-2", 0, 0)
     assert shift.meaning == "gone after 2 steps"
@@ -178,3 +178,24 @@ def test_weights_that_diverged_are_refused() -> None:
         layer.weight_hh_l0[1, 1] = torch.nan
     with pytest.raises(ValueError, match="not finite"):
         recurrence_features(layer)
+
+
+def test_what_is_let_through_at_once_has_its_share() -> None:
+    """A unit that forgets all carries the input of the step: with it, shares sum to one."""
+    layer = ParaRNN(1, 2, nonlinearity="linear", aggregate=nn.Linear(2, 1), dtype=torch.float64)
+    with torch.no_grad():
+        layer.weight_hh_l0.copy_(torch.tensor([[0.5, 0.2], [0.0, 0.0]]).reshape(layer.weight_hh_l0.shape))
+    found = recurrence_features(layer, torch.randn(200, 1, dtype=torch.float64))
+    assert found.nullity == 1
+    ((gate, share),) = found.at_once
+    assert gate == "hidden"
+    assert share + sum(feature.share for feature in found) == pytest.approx(1)
+    note = " ".join(str(found.summary()).split())
+    assert "1 eigenvalue is 0 and remembers nothing; the input of the same step carries" in note
+
+
+def test_a_delay_is_a_memory() -> None:
+    found = recurrence_features(np.array([[0.0, 1.0], [0.0, 0.0]]))
+    assert [feature.label for feature in found] == ["R-2"]
+    assert found.nullity == 0
+    assert "remember" not in " ".join(found._notes(1)).replace("how the model remembers", "")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.linalg import block_diag
 from scipy.optimize import minimize
 
-from parallelrnn.interpret import JordanBlock, RealJordan, real_jordan
+from parallelrnn.interpret import JordanBlock, RealJordan, real_jordan, recurrence_features
 from parallelrnn.interpret.planar import Planar
 from parallelrnn.interpret.spectrum import Spectrum
 
@@ -84,6 +84,19 @@ def test_what_is_planted_is_found(structure: list[tuple[int, complex]], dtype: t
     for tol in (lowest * 1.01, highest * 0.99):
         if 0 < tol < 1:
             assert real_jordan(matrix, tol=tol).labels == found.labels
+
+
+@pytest.mark.parametrize("size", [12, 13, 16, 24, 64])
+@pytest.mark.parametrize("value", [0.0, 0.5])
+def test_long_chains(size: int, value: float) -> None:
+    """A line of delays, which is the memory of an autoregression; its eigenvectors are one and the same."""
+    matrix = value * np.eye(size) + np.eye(size, k=-1)
+    found = real_jordan(matrix)
+    assert found.labels == (f"R-{size}",)
+    assert found.blocks[0].eigenvalue == pytest.approx(value, abs=1e-12)
+    features = recurrence_features(matrix)
+    assert [(feature.label, feature.modulus) for feature in features] == [(f"R-{size}", pytest.approx(value))]
+    assert features.nullity == 0
 
 
 def test_other_tolerances_give_other_answers() -> None:

@@ -104,3 +104,23 @@ def test_periods_are_those_of_waves() -> None:
     with torch.no_grad():
         layer.weight_hh_l0.copy_(torch.diag(torch.tensor([-0.5, 0.1])))
     assert local_dynamics(layer, torch.randn(20, 1)).display().rows[0][-2:] == ("0%", "-")
+
+
+@pytest.mark.parametrize("cls", [ParaRNN, ParaLSTM, ParaGRU])
+def test_the_last_steps_are_where_all_data_lead(cls: Any) -> None:
+    layer = cls(1, 4, num_layers=2, dtype=torch.float64)
+    x = 3 * torch.randn(40, 2, 1, dtype=torch.float64)
+    whole, end = local_dynamics(layer, x), local_dynamics(layer, x, last=7)
+    for all_steps, last in zip(whole.blocks, end.blocks, strict=True):
+        np.testing.assert_allclose(last.eigenvalues, all_steps.eigenvalues[-7 * 2 :], rtol=1e-9)
+    longer = local_dynamics(layer, x, last=99)
+    np.testing.assert_allclose(longer.blocks[0].eigenvalues, whole.blocks[0].eigenvalues, rtol=1e-9)
+    with pytest.raises(ValueError, match="last has to be at least 1 step, got 0"):
+        local_dynamics(layer, x, last=0)
+
+
+def test_derivatives_are_taken_where_nobody_else_takes_any() -> None:
+    layer, x = ParaGRU(1, 4), torch.randn(10, 1)
+    with torch.no_grad():
+        found = local_dynamics(layer, x)
+    np.testing.assert_allclose(found.blocks[0].eigenvalues, local_dynamics(layer, x).blocks[0].eigenvalues)

@@ -247,6 +247,72 @@ def test_a_random_walk_with_drift_has_a_trend_for_a_mode() -> None:
     assert trend.share == pytest.approx(1, abs=0.05)
 
 
+@pytest.mark.parametrize("weights", [(0.9, 0.1), (0.7, 0.3)])
+def test_a_drift_is_not_lost_to_rounding(weights: tuple[float, float]) -> None:
+    """In float32 0.9 + 0.1 is 1 - 2e-8, which has a fixed point, millions away."""
+    layer = ParaRNN(1, 1, nonlinearity="linear", block_size=1, aggregate=nn.Linear(1, 1, bias=False))
+    with torch.no_grad():
+        layer.weight_hh_l0.fill_(weights[0])
+        layer.weight_ih_l0.fill_(weights[1])
+        layer.aggregate.weight.fill_(1.0)
+        layer.bias_ih_l0.fill_(0.1)
+        layer.bias_hh_l0.fill_(0.0)
+    x = torch.randn(30, 1, generator=torch.Generator().manual_seed(0))
+    found = forecast_modes(layer, x=x, horizon=50)
+    assert [mode.label for mode in found] == ["R-2"]
+    run = FreeRun(layer, None)
+    state, expected = run.after(x), []
+    for _ in range(50):
+        expected.append(float(run.output(state)))
+        state = run.step(state)
+    parts = sum(mode.part[:, 0, 0] for mode in found)
+    # Each of 50 steps may be off by the rounding of the weights.
+    np.testing.assert_allclose(parts + found.level[0], expected, atol=50 * 50 * 1.2e-7)
+    assert found[0].share == pytest.approx(1)
+
+
+def test_forecasts_that_explode_have_shares_as_long_as_they_are_numbers() -> None:
+    layer = ParaRNN(
+        1, 1, nonlinearity="linear", block_size=1, bias=False, aggregate=nn.Linear(1, 1), dtype=torch.float64
+    )
+    with torch.no_grad():
+        layer.weight_hh_l0.fill_(1.0)
+        layer.weight_ih_l0.fill_(0.5)
+        layer.aggregate.weight.fill_(1.0)
+    x = torch.ones(5, 1, dtype=torch.float64)
+    assert forecast_modes(layer, x=x, horizon=1000)[0].share == pytest.approx(1)
+    assert math.isnan(forecast_modes(layer, x=x, horizon=3000)[0].share)
+
+
+def test_a_kink_that_is_far_away_is_still_a_kink() -> None:
+    layer = ParaRNN(1, 1, nonlinearity="relu", block_size=1, aggregate=nn.Linear(1, 1), dtype=torch.float64)
+    with torch.no_grad():
+        layer.bias_ih_l0.fill_(100.0)
+    assert not FreeRun(layer, None).is_linear
+    linear = ParaRNN(1, 2, nonlinearity="linear", aggregate=nn.Sequential(nn.Linear(2, 1)), dtype=torch.float64)
+    assert FreeRun(linear, None).is_linear
+    bent = nn.Sequential(nn.Linear(2, 3, dtype=torch.float64), nn.ReLU(), nn.Linear(3, 1, dtype=torch.float64))
+    with torch.no_grad():
+        bent[0].bias.fill_(1000.0)
+    layer = ParaRNN(1, 2, nonlinearity="linear", aggregate=bent, dtype=torch.float64)
+    assert not FreeRun(layer, None).is_linear
+    plain = ParaRNN(1, 2, nonlinearity="linear", aggregate=None)
+    for odd in (nn.Tanh(), nn.Softsign()):
+        assert not FreeRun(plain, nn.Sequential(nn.Linear(2, 1), odd)).is_linear
+
+
+def test_shares_need_all_forecasts_to_end_at_the_fixed_point() -> None:
+    """h' = tanh(2 h) rests at +0.957 and at -0.957: two sequences that end there have no common expansion."""
+    layer = ParaRNN(1, 1, block_size=1, bias=False, aggregate=nn.Linear(1, 1, bias=False), dtype=torch.float64)
+    with torch.no_grad():
+        layer.weight_hh_l0.fill_(1.0)
+        layer.weight_ih_l0.fill_(1.0)
+        layer.aggregate.weight.fill_(1.0)
+    up, down = torch.full((20, 1, 1), 0.5), torch.full((20, 1, 1), -0.5)
+    assert forecast_modes(layer, x=up).has_shares
+    assert not forecast_modes(layer, x=torch.cat([up, down], 1)).has_shares
+
+
 def test_modes_are_read_in_the_precision_of_the_weights() -> None:
     """A straight trend, whose double eigenvalue 1 rounding to float32 spreads by 1e-4."""
     transition = np.array([[1.0, 1.0], [0.0, 1.0]])

@@ -61,3 +61,11 @@ def test_a_linear_model_draws_the_same_from_its_matrices(monkeypatch: pytest.Mon
     fast = bootstrap_series(layer, None, x, 3)
     monkeypatch.setattr(FreeRun, "is_linear", False)
     torch.testing.assert_close(fast, bootstrap_series(layer, None, x, 3), rtol=1e-10, atol=1e-10)
+
+
+def test_counts_are_drawn_as_numbers() -> None:
+    layer = ParaRNN(1, 2, nonlinearity="linear", aggregate=nn.Linear(2, 1))
+    counts = torch.randint(0, 5, (30, 1))
+    found = bootstrap_series(layer, None, counts, 2)
+    assert found.is_floating_point()
+    torch.testing.assert_close(found, bootstrap_series(layer, None, counts.float(), 2))

@@ -109,3 +109,21 @@ def test_what_cannot_be_answered_is_refused() -> None:
         impulse_response(made(ParaRNN), data(), lags=60)
     with pytest.raises(ValueError, match="band between 0 and 1"):
         impulse_response(made(ParaRNN), data(), band=1.0)
+
+
+def test_places_in_the_last_steps_have_all_data_behind_them() -> None:
+    """A nudge in the last place that there is, by hand."""
+    layer = ParaGRU(1, 4, dtype=torch.float64, aggregate=nn.Linear(4, 1, dtype=torch.float64))
+    x = 2 * torch.randn(60, 1, dtype=torch.float64)
+    found = impulse_response(layer, x, 9, last=10, nudge=1e-6)
+    assert found.places == 1
+    nudged = x.clone()
+    nudged[50] += 1e-6 * float(x.std())
+    with torch.no_grad():
+        change = (layer(nudged)[0] - layer(x)[0])[50:59, 0] / (1e-6 * float(x.std()))
+    np.testing.assert_allclose(found.mean[:, 0, 0], change, rtol=1e-4, atol=1e-8)
+
+
+def test_a_nudge_of_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="nudge has to be above 0, got 0"):
+        impulse_response(ParaRNN(1, 2), torch.randn(20, 1), 5, nudge=0)

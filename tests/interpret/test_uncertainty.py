@@ -10,7 +10,8 @@ from scipy.stats import t as student
 from torch import nn
 
 from parallelrnn import ParaGRU, ParaRNN, forecast_modes, recurrence_features
-from parallelrnn.interpret import Features, Interval, features_of_blocks, match_fits
+from parallelrnn.interpret import Features, ForecastModes, Interval, Mode, features_of_blocks, match_fits
+from parallelrnn.interpret.units import Step
 from parallelrnn.nn import RecurrentBlock
 
 
@@ -209,3 +210,28 @@ def test_a_gate_is_matched_with_itself_though_another_is_nearer() -> None:
 
     found = match_fits([gates(0.50, 0.52), gates(0.53, 0.49)])
     assert [one.frequency for one in found] == [1, 1]
+
+
+def test_levels_are_the_same_on_both_sides_of_one() -> None:
+    tables = [modes_of(value) for value in (0.9995, 1.0002, 1.0, 0.9999, 1.0004)]
+    (found,) = match_fits(tables, modes_of(1.0))
+    assert found.frequency == 1.0
+
+
+def test_an_endless_half_life_is_as_sure_as_its_modulus() -> None:
+    random = np.random.default_rng(0)
+    tables = [modes_of(value) for value in 1.0005 + 3e-4 * random.standard_normal(20)]
+    (found,) = match_fits(tables, modes_of(1.0005), method="jackknife")
+    assert found.half_life.high == math.inf
+    assert found.half_life.low == pytest.approx(math.log(2) / -math.log(found.modulus.low))
+
+
+def test_of_two_types_that_are_as_frequent_it_is_that_of_the_fit() -> None:
+    near_wave, decay = modes_of(complex(0.9, 0.01)), modes_of(0.9)
+    for fitted in (near_wave, decay):
+        (found,) = match_fits([near_wave, decay], fitted, furthest=1.0)
+        assert found.label == fitted[0].label
+
+
+def modes_of(value: complex) -> ForecastModes:
+    return ForecastModes((Mode(1, complex(value)),), "", Step())

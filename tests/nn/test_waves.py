@@ -8,9 +8,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
 
-from parallelrnn import ParaRNN, WaveDecoder, recurrence_features
-from parallelrnn.nn import recurrent_blocks
+from parallelrnn import ParaGRU, ParaRNN, WaveDecoder, recurrence_features
+from parallelrnn.interpret import features_of_blocks
 
 TOLERANCE = {"rtol": 1e-10, "atol": 1e-10}  # float64, at most 60 steps of contractions
 
@@ -46,7 +47,7 @@ def test_it_is_a_linear_layer_left_to_itself(seed: int, blocks: tuple[int, int],
         dtype=torch.float64,
     )
     with torch.no_grad():
-        for mine, its in zip(layer.recurrent_blocks(), decoder.recurrent_blocks(), strict=True):
+        for mine, its in zip(layer.recurrent_blocks(), decoder.wave_blocks(), strict=True):
             mine.matrix.copy_(its.matrix)
     started = decoder.amplitudes(state).unflatten(-1, (outputs, -1)).flatten(0, 1)  # (4 * outputs, units)
     states, _ = layer(torch.zeros(horizon, len(started), 1, dtype=torch.float64), started[None])
@@ -57,12 +58,20 @@ def test_it_is_a_linear_layer_left_to_itself(seed: int, blocks: tuple[int, int],
     torch.testing.assert_close(decoder(state, horizon), expected.sum(2), **TOLERANCE)
 
 
-def test_its_features_are_the_waves_it_was_started_at() -> None:
+def test_its_blocks_are_the_waves_it_was_started_at() -> None:
     decoder = WaveDecoder(8, num_waves=2, num_decays=1, dtype=torch.float64).start_at([24, 168], [48, 500], [10])
-    features = recurrence_features(decoder)
-    assert [feature.label for feature in features] == ["C-1", "C-1", "R-1"]
-    assert [feature.period for feature in features] == pytest.approx([24, 168, math.inf])
-    assert [feature.half_life for feature in features] == pytest.approx([48, 500, 10], rel=1e-9)
+    found = features_of_blocks(decoder.wave_blocks())
+    assert [feature.label for feature in found] == ["C-1", "C-1", "R-1"]
+    assert [feature.period for feature in found] == pytest.approx([24, 168, math.inf])
+    assert [feature.half_life for feature in found] == pytest.approx([48, 500, 10], rel=1e-9)
+
+
+def test_its_waves_are_no_memory() -> None:
+    decoder = WaveDecoder(4, num_waves=2, num_decays=1)
+    with pytest.raises(TypeError, match="read it by forecast_modes"):
+        recurrence_features(decoder)
+    model = nn.ModuleDict({"encoder": ParaGRU(1, 4), "decoder": decoder})
+    assert len(recurrence_features(model)) == len(recurrence_features(model["encoder"]))
 
 
 @pytest.mark.parametrize("parameter", ["log_rate", "angle", "decay_log_rate", "amplitudes.weight"])
@@ -90,7 +99,7 @@ def test_what_is_kept_adds_what_it_added_before() -> None:
 def test_a_fresh_decoder_forecasts_nothing() -> None:
     decoder = WaveDecoder(3)
     assert not decoder(torch.randn(2, 3), 10).any()
-    assert len(list(recurrent_blocks(decoder))) == 12
+    assert len(list(decoder.wave_blocks())) == 12
 
 
 @pytest.mark.parametrize(

@@ -85,13 +85,17 @@ def contributions(layer: Any, x: Tensor, hx: object = None) -> Contributions:
     weight, bias = linear_map(layer)
     columns = weight.split(sizes, 1)
     parts = torch.stack([s @ w.T for s, w in zip(states.split(sizes, -1), columns, strict=True)], -2)
-    of = {FullyConnected: "input of the aggregate's tanh", nn.Linear: "output", type(None): "output"}
+    of = "input of the aggregate"
+    if isinstance(layer.aggregate, FullyConnected):  # which is a linear map, too
+        of = "input of the aggregate's tanh"
+    elif layer.aggregate is None or isinstance(layer.aggregate, nn.Linear):
+        of = "output"
     return Contributions(
         parts,
         bias,
         parts.sum(-2) + bias,
         layer.batch_first,
-        of.get(type(layer.aggregate), "input of the aggregate"),
+        of,
         blocks,
     )
 

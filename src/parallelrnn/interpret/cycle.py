@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _STEADY = 0.9  # of the variance of one stretch has to be there in the next
+_SHORTEST = 16  # steps, in which there is anything to see
 _TURNS = 3  # that the series has to hold at least
 _REGULAR = 0.5  # of the variance in one wave
 
@@ -27,7 +28,7 @@ class Cycle:
 
 def settled_cycle(forecasts: NDArray[np.float64]) -> Cycle | None:
     """The cycle in which forecasts (T, C) of a long run end; None if they come to rest, or grow."""
-    if not np.isfinite(forecasts).all():
+    if len(forecasts) < _SHORTEST or not np.isfinite(forecasts).all():
         return None
     half = forecasts[len(forecasts) // 2 :]
     before, after = np.array_split(half, 2)

@@ -55,9 +55,7 @@ class Dynamics:
     @property
     def half_life(self) -> float:
         """Steps until half is left: infinite for what does not fade."""
-        if not 0 < self.modulus < 1:
-            return 0.0 if self.modulus == 0 else math.inf
-        return -math.log(2) / math.log(self.modulus)
+        return half_life_of(self.modulus)
 
     @property
     def meaning(self) -> str:
@@ -69,6 +67,13 @@ class Dynamics:
         if self.modulus == 0:
             return f"gone after {self.order} steps"
         return "fading"
+
+
+def half_life_of(modulus: float) -> float:
+    """Steps until half is left of what each step leaves so much of: infinite for what does not fade."""
+    if not 0 < modulus < 1:
+        return 0.0 if modulus <= 0 else math.inf
+    return -math.log(2) / math.log(modulus)
 
 
 class Row(Dynamics):

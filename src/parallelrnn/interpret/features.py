@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,7 +23,7 @@ from parallelrnn.interpret.shares import Shares
 from parallelrnn.interpret.spectrum import PlainEigenvalues, Spectrum
 from parallelrnn.interpret.text import Display
 from parallelrnn.interpret.units import Step
-from parallelrnn.nn import RecurrentBlock, recurrent_blocks
+from parallelrnn.nn import RecurrentBlock, WaveDecoder, recurrent_blocks
 
 Array = NDArray[np.float64]
 Forms = Sequence[Array | None]  # of each matrix, see `Shares`
@@ -57,6 +58,7 @@ class Features(Table[Feature]):
     rows: tuple[Feature, ...]
     nullity: int  # eigenvalues 0, which remember nothing and are no features
     time: Step
+    at_once: tuple[tuple[str, float], ...] = ()  # by gate, what these carry: a share of the input of the same step
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -91,7 +93,12 @@ class Features(Table[Feature]):
         counts = ", ".join(f"{count} {label}" for label, count in self.counts().items())
         notes = [f"{len(self)} features ({counts or 'none'})" + (f", {shown} shown." if shown < len(self) else ".")]
         if self.nullity:
-            notes.append(f"{self.nullity} eigenvalues are 0: these remember nothing.")
+            carried = ", ".join(f"{format_share(share)} of the output ({gate})" for gate, share in self.at_once)
+            notes.append(
+                f"{self.nullity} {'eigenvalue is' if self.nullity == 1 else 'eigenvalues are'} 0 and "
+                f"{'remembers' if self.nullity == 1 else 'remember'} nothing"
+                + (f"; the input of the same step carries {carried}." if carried else ".")
+            )
         if any(feature.modulus >= 1 for feature in self):
             notes.append(
                 "A modulus of 1 or more does not fade by itself: a linear layer diverges above 1, and in others only "
@@ -102,7 +109,7 @@ class Features(Table[Feature]):
             "(blocks of size 2: no smaller one does). These are the memory (MA side), not the cycles of a forecast."
         )
         if self.has_shares and len({feature.gate for feature in self}) > 1:
-            notes.append("The shares of each gate sum to one.")
+            notes.append("The shares of each gate sum to one" + (", with those." if self.at_once else "."))
         return notes
 
 
@@ -111,10 +118,12 @@ def recurrence_features(
 ) -> Features:
     """Read the recurrence features of a layer or cell of ours, of `nn.RNN`, `nn.LSTM`, `nn.GRU`, or of a matrix.
 
-    Also of a model that holds such layers. With x, an input of the layer, each feature of its last layer gets the share
-    of the output that it carries. `tol` is that of `real_jordan`; `freq`, a frequency of pandas such as "h", names the
-    time between steps.
+    Also of a model that holds such layers; a wave decoder in it remembers nothing, and is left out. With x, an input of
+    the layer, each feature of its last layer gets the share of the output that it carries. `tol` is that of
+    `real_jordan`; `freq`, a frequency of pandas such as "h", names the time between steps.
     """
+    if isinstance(obj, WaveDecoder):
+        raise TypeError("a wave decoder has forecast modes and no memory; read it by forecast_modes")
     if isinstance(obj, nn.Module):
         shares = None if x is None else Shares(obj, x)
         return features_of_blocks(recurrent_blocks(obj), shares, tol=tol, freq=freq)
@@ -144,19 +153,22 @@ def features_of_blocks(
         tolerances.append(default_tolerance(len(matrix), unit) if tol is None else tol)
     rows: list[list[Feature]] = [[] for _ in blocks]
     nullity = 0
+    at_once: dict[str, float] = {}
     for size, members in by_size.items():
         stacked = np.stack([matrices[index] for index in members])
         allowed = np.array([tolerances[index] for index in members])
         forms = [None if shares is None else shares(blocks[index]) for index in members]
         found = _READERS.get(size, _read_large)(stacked, allowed, forms)
         for index, parts in zip(members, found, strict=True):
-            nullity += sum(part[1] == 0 for part in parts)
-            rows[index] = [
-                Feature(*blocks[index][:4], *part)
-                for part in sorted(parts, key=lambda part: -abs(part[1]))
-                if part[1] != 0 or part[0] > 1
-            ]
-    return Features(tuple(feature for some in rows for feature in some), nullity, time)
+            forgets = [part[0] == 1 and part[1] == 0 for part in parts]
+            nullity += sum(forgets)
+            for part in compress(parts, forgets):
+                if not math.isnan(part[3]):
+                    at_once[blocks[index].gate] = at_once.get(blocks[index].gate, 0.0) + part[3]
+            kept = [part for part, forget in zip(parts, forgets, strict=True) if not forget]
+            kept.sort(key=lambda part: -abs(part[1]))
+            rows[index] = [Feature(*blocks[index][:4], *part) for part in kept]
+    return Features(tuple(feature for some in rows for feature in some), nullity, time, tuple(at_once.items()))
 
 
 def _read_scalars(matrices: Array, tol: Array, forms: Forms) -> Found:

@@ -77,6 +77,29 @@ def linear_map(layer: Layer) -> tuple[Tensor, Tensor]:
     return torch.eye(width).to(like), torch.zeros(width).to(like)
 
 
+def is_linear(layer: Any, readout: nn.Module | None) -> bool:
+    """Whether what a layer and its readout put out is linear in the input, but for constants."""
+    if getattr(layer, "nonlinearity", None) != "linear":
+        return False
+    maps = [module for module in (layer.aggregate, readout) if module is not None]
+    return all(type(module) is nn.Linear for module in maps) or _is_affine(maps, sum(layer.block_sizes))
+
+
+@torch.no_grad()
+def _is_affine(maps: list[nn.Module], width: int) -> bool:
+    """By values: twice the way is twice the change, and the way back its opposite, close by and far away."""
+    module = exact(nn.Sequential(*maps))
+    random = torch.Generator().manual_seed(0)
+    origin = module(torch.zeros(1, width, dtype=torch.float64))
+    for scale in (1.0, 1e3, 1e6):
+        way = scale * torch.randn(8, width, dtype=torch.float64, generator=random)
+        once, twice, back = module(way) - origin, module(2 * way) - origin, module(-way) - origin
+        allowed = 1e-9 * (abs(once).max() + abs(origin).max())
+        if abs(twice - 2 * once).max() > allowed or abs(once + back).max() > allowed:
+            return False
+    return True
+
+
 def fold_in(layer: Any, readout: nn.Linear) -> Any:
     """A copy of a layer, with the linear readout that follows it taken into its aggregate.
 

@@ -93,29 +93,38 @@ class LocalDynamics:
         return Display("Local dynamics: how blocks remember along the data", names, rows, notes)
 
 
-def local_dynamics(layer: Any, x: Tensor, *, freq: str | None = None) -> LocalDynamics:
-    """Eigenvalues of each block's derivative, state after a step by state before it, at every step of the data x."""
+def local_dynamics(layer: Any, x: Tensor, *, last: int | None = None, freq: str | None = None) -> LocalDynamics:
+    """Eigenvalues of each block's derivative, state after a step by state before it, at every step of the data x.
+
+    With `last`, at the last so many steps; the states are those to which all data lead.
+    """
+    if last is not None and last < 1:
+        raise ValueError(f"last has to be at least 1 step, got {last}")
     layer = exact(as_blocks(layer))
     if layer.bidirectional or layer.proj_size:
         raise ValueError("local dynamics are read of layers that run in one direction and do not project their state")
     series = time_first(layer, as_input(layer, x))
     found = []
-    for index, (inputs, states) in enumerate(_run(layer, series)):
+    for index, (inputs, states) in enumerate(_run(layer, series, len(series) if last is None else last)):
         derivative = _derivatives(layer, index, inputs, states)
         found += [LocalBlock(index, block, _sorted(matrices)) for block, matrices in enumerate(derivative)]
     return LocalDynamics(tuple(found), Step.of(freq))
 
 
 @torch.no_grad()
-def _run(layer: Any, series: Tensor) -> list[tuple[Tensor, tuple[Tensor, ...]]]:
-    """For each layer its inputs and the states before all steps, every (step, batch entry) a row."""
-    length, batch, _ = series.shape
-    state = tuple(series.new_zeros(layer.num_layers, batch, layer.hidden_size) for _ in range(layer.num_states))
-    before = [state]
-    for t in range(length):
-        _, final = layer(as_taken(layer, series[t : t + 1]), state if layer.num_states == 2 else state[0])
-        state = final if layer.num_states == 2 else (final,)
-        before.append(state)
+def _run(layer: Any, series: Tensor, last: int) -> list[tuple[Tensor, tuple[Tensor, ...]]]:
+    """For each layer its inputs and the states before the last steps, every (step, batch entry) a row."""
+
+    def after(some: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        _, final = layer(as_taken(layer, some), state if layer.num_states == 2 else state[0])
+        return final if layer.num_states == 2 else (final,)
+
+    first, series = series.split([max(0, len(series) - last), min(len(series), last)])
+    shape = (layer.num_layers, series.shape[1], layer.hidden_size)
+    state = tuple(series.new_zeros(shape) for _ in range(layer.num_states))
+    before = [after(first, state) if len(first) else state]
+    for t in range(len(series)):
+        before.append(after(series[t : t + 1], before[-1]))
     stacked = [torch.stack([s[part] for s in before]) for part in range(layer.num_states)]  # (T + 1, L, B, d)
     runs = []
     for index in range(layer.num_layers):
@@ -124,6 +133,7 @@ def _run(layer: Any, series: Tensor) -> list[tuple[Tensor, tuple[Tensor, ...]]]:
     return runs
 
 
+@torch.enable_grad()
 def _derivatives(layer: Any, index: int, inputs: Tensor, states: tuple[Tensor, ...]) -> list[Array]:
     """For each block (N, D, D), for an LSTM (N, 2 D, 2 D): blocks do not touch, so one pass asks all at once."""
     leaves = tuple(state.clone().requires_grad_() for state in states)

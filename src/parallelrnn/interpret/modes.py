@@ -119,7 +119,7 @@ def forecast_modes(
     `model` is a recurrent layer of ours or of `torch.nn` whose output, read out by `readout` if given, is the forecast
     of its next input. For a linear model the closed loop is W_h + W_x C, over all layers, and the modes are exact. For
     others they are those of the derivative at the fixed point to which the model's own forecasts lead; with `along`,
-    at so many steps of a free run after the data x.
+    at so many steps of a free run after the data x, of the first sequence if there are several.
 
     With x, which may be a batch of sequences, each mode gets its part in the forecast of `horizon` steps after x (the
     level and all parts sum to the forecast) and its share: the covariance of that part with the forecast, relative to
@@ -177,7 +177,7 @@ def _decoder_modes(
 
 def eigenvalues_of(decoder: WaveDecoder) -> list[complex]:
     """One of each block, waves first, as the decoder numbers them."""
-    matrices = [block.matrix.detach().double().numpy() for block in decoder.recurrent_blocks()]
+    matrices = [block.matrix.detach().double().numpy() for block in decoder.wave_blocks()]
     return [complex(matrix[0, 0], abs(matrix[0, 1]) if len(matrix) == 2 else 0.0) for matrix in matrices]
 
 
@@ -193,7 +193,7 @@ def _linear_modes(
 ) -> ForecastModes:
     """The modes around the state that comes nearest to a fixed point; what moves it is a trend, a mode of its own."""
     step = run.step(torch.zeros(1, run.size, dtype=torch.float64))[0].numpy()
-    fixed, *_ = np.linalg.lstsq(np.eye(run.size) - loop, step, rcond=None)
+    fixed = _solve_regular(np.eye(run.size) - loop, step, _nearly(run, loop))
     drift = loop @ fixed + step - fixed
     deviations = None if start is None else start.numpy() - fixed
     if np.linalg.norm(drift) > _RESIDUAL * (1 + np.linalg.norm(fixed)):
@@ -206,6 +206,19 @@ def _linear_modes(
     return ForecastModes(rows, "exact, since the model is linear", time, None, level)
 
 
+def _nearly(run: FreeRun, loop: Array) -> float:
+    """What the weights do not tell from 0, in eigenvalues less 1."""
+    return default_tolerance(len(loop), run.unit) * float(np.linalg.norm(loop))
+
+
+def _solve_regular(matrix: Array, right: Array, least: float) -> Array:
+    """The smallest solution in the directions in which the matrix is not singular, for all that is known of it."""
+    left, singular, rows = np.linalg.svd(matrix)
+    regular = singular > least
+    solution: Array = rows[regular].T @ ((left[:, regular].T @ right) / singular[regular])
+    return solution
+
+
 def _modes(
     run: FreeRun,
     loop: Array,
@@ -215,9 +228,8 @@ def _modes(
     step: int | None = None,
 ) -> tuple[Mode, ...]:
     """The eigenvalues of a closed loop, largest modulus first, with the shares that they have in forecasts."""
-    tolerance = default_tolerance(len(loop), run.unit)
-    groups = spectrum_of(loop).groups(tolerance)
-    nearly = tolerance * float(np.linalg.norm(loop))  # the weights do not tell such values from 1
+    groups = spectrum_of(loop).groups(default_tolerance(len(loop), run.unit))
+    nearly = _nearly(run, loop)
     blocks = [
         JordanBlock(order, 1.0 if abs(group.eigenvalue - 1) <= nearly else complex(group.eigenvalue))
         for group in groups
@@ -244,22 +256,27 @@ def _parts(blocks: list[JordanBlock], basis: Array, reading: Array, deviations: 
         matrix = block.matrix
         rows = slice(start, start + len(matrix))
         now, steps = coordinates[rows], []
-        for _ in range(horizon):
-            steps.append((outputs[:, rows] @ now).T)
-            now = matrix @ now
+        with np.errstate(over="ignore", invalid="ignore"):  # what grows may leave all numbers
+            for _ in range(horizon):
+                steps.append((outputs[:, rows] @ now).T)
+                now = matrix @ now
         parts.append(np.stack(steps))
         start = rows.stop
     return np.stack(parts)
 
 
 def shares_of_parts(parts: Array) -> list[float]:
-    """The covariances of the parts (modes, H, B, C) with the whole forecast, relative to its variance if it has any."""
-    centred = parts - parts.mean(axis=(1, 2), keepdims=True)
-    total = centred.sum(axis=0)
-    variance = (total**2).sum()
-    if not variance > 0:
+    """The covariances of the parts (modes, H, B, C) with the whole forecast, relative to its variance if it has one."""
+    if not np.isfinite(parts).all():
         return [math.nan] * len(parts)
-    shares: list[float] = ((centred * total).sum(axis=(1, 2, 3)) / variance).tolist()
+    size = abs(parts).max() or 1.0  # so that squares are numbers even where forecasts grow
+    centred = parts / size - (parts / size).mean(axis=(1, 2), keepdims=True)
+    total = centred.sum(axis=0)
+    largest = abs(total).max()
+    if not largest > 0:
+        return [math.nan] * len(parts)
+    total = total / largest
+    shares: list[float] = ((centred / largest * total).sum(axis=(1, 2, 3)) / (total**2).sum()).tolist()
     return shares
 
 

@@ -137,7 +137,7 @@ def plot_contributions(
     """The output over time, and stacked under it what the most important blocks and all others together add to it."""
     total, parts = (tensor[..., output].cpu() for tensor in found.sequence(sequence))
     names = found.names()
-    order = found.shares().argsort(descending=True).tolist()
+    order = found.shares().abs().argsort(descending=True).tolist()  # for or against
     curves = [(names[index], parts[:, index]) for index in order[:most]]
     if len(order) > most:
         curves.append((f"{len(order) - most} others", parts[:, order[most:]].sum(-1)))

@@ -35,7 +35,7 @@ def bootstrap_series(model: Any, readout: nn.Module | None, x: Tensor, count: in
     found = (_linear_run if run.is_linear else _run)(run, drawn)[before:]
     if not found.isfinite().all():
         raise ValueError("the model's own forecasts grow without bound, so no series can be drawn from it")
-    return found.to(x)
+    return found.to(x) if x.is_floating_point() else found.to(next(model.parameters()))
 
 
 def _run(run: FreeRun, errors: Tensor) -> Tensor:

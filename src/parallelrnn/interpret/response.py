@@ -38,19 +38,28 @@ class ImpulseResponse:
 
 @torch.no_grad()
 def impulse_response(
-    layer: Any, x: Tensor, lags: int = 50, *, nudge: float = 1e-3, places: int = 50, band: float = 0.9
+    layer: Any,
+    x: Tensor,
+    lags: int = 50,
+    *,
+    nudge: float = 1e-3,
+    places: int = 50,
+    band: float = 0.9,
+    last: int | None = None,
 ) -> ImpulseResponse:
     """Nudge each input of a layer at some places in the data x, spread evenly, and see what becomes of its output.
 
-    `nudge` is in units of the input's standard deviation. In a linear layer the answer is the same at all places, and
-    is what the recurrence features say; how far `mean` is from `linear` shows how much the activation bends it.
+    `nudge` is in units of the input's standard deviation; with `last`, the places lie in the last so many steps. In a
+    linear layer the answer is the same at all places, and is what the recurrence features say; how far `mean` is from
+    `linear` shows how much the activation bends it.
     """
     layer = exact(as_blocks(layer))
     series = time_first(layer, as_input(layer, x))  # (T, B, C)
-    _check(layer, len(series), lags, places, band)
     length, batch, inputs = series.shape
+    within = length if last is None else min(last, length)
+    _check(layer, within, lags, places, band, nudge)
     sizes = nudge * torch.where(series.std((0, 1)) > 0, series.std((0, 1)), 1.0)
-    chosen = _spread(length - lags, batch, places)
+    chosen = [(length - within + t, b) for t, b in _spread(within - lags, batch, places)]
     states = _states_before(layer, series, chosen)
     copies = torch.stack([series[t : t + lags, b] for t, b in chosen], 1)  # (lags, places, C)
     undisturbed, blocks = _parts(layer, copies, states)  # (lags, places, K, out)
@@ -120,10 +129,12 @@ def _spread(length: int, batch: int, places: int) -> list[tuple[int, int]]:
     return [(int(index % length), int(index // length)) for index in chosen]
 
 
-def _check(layer: Any, steps: int, lags: int, places: int, band: float) -> None:
+def _check(layer: Any, steps: int, lags: int, places: int, band: float, nudge: float) -> None:
     if layer.bidirectional:
         raise ValueError("a layer that also runs backwards answers before it is asked; use one in one direction")
     if not 0 < lags < steps:
         raise ValueError(f"lags has to be at least 1 and less than the {steps} steps of x, got {lags}")
+    if not nudge > 0:
+        raise ValueError(f"nudge has to be above 0, got {nudge}")
     if places < 1 or not 0 < band < 1:
         raise ValueError(f"places has to be at least 1 and band between 0 and 1, got {places} and {band}")

@@ -23,6 +23,7 @@ Positions = NDArray[np.intp]
 # Eigenvalues are tried as one if perturbation theory merges them within so many times the tolerance. For a Jordan block
 # of any order it overestimates by up to 2 pi.
 _GENEROUS = 10.0
+_LARGE = 1e100  # whose square is still a number
 
 
 @dataclass(frozen=True)
@@ -168,7 +169,9 @@ class PlainEigenvalues:
             inverse = np.linalg.inv(vectors)
         except np.linalg.LinAlgError:  # some matrix has eigenvectors that are equal
             return cls(values, vectors, np.zeros_like(vectors), distances, np.zeros(len(matrices), dtype=bool))
-        sensitivity = np.linalg.norm(inverse, axis=-1)
+        with np.errstate(over="ignore", invalid="ignore"):  # eigenvectors that are all but equal
+            sensitivity = np.linalg.norm(inverse, axis=-1)
+        sensitivity = np.where(sensitivity < _LARGE, sensitivity, _LARGE)
         allowed = (tol * np.linalg.norm(matrices, axis=(1, 2)))[:, None]
         gaps = abs(values[:, :, None] - values[:, None, :])
         linked = gaps <= _GENEROUS * allowed[:, None] * (sensitivity[:, :, None] + sensitivity[:, None, :])
@@ -227,13 +230,34 @@ def _eigenvectors(triangular: Complex, norm: float) -> tuple[Complex, Array]:
     vectors = np.eye(size, dtype=complex)
     least = np.finfo(float).eps * norm
     for index in range(1, size):
-        shifted = triangular[:index, :index] - triangular[index, index] * np.eye(index)
-        differences = np.diagonal(shifted)
-        np.fill_diagonal(shifted, np.where(abs(differences) < least, least, differences))  # as LAPACK does
-        vectors[:index, index] = solve_triangular(shifted, -triangular[:index, index], check_finite=False)
-        vectors[:, index] /= np.linalg.norm(vectors[:, index])
-    left = solve_triangular(vectors, np.eye(size), check_finite=False)
+        differences = np.diagonal(triangular)[:index] - triangular[index, index]
+        differences = np.where(abs(differences) < least, least, differences)  # as LAPACK does
+        shifted = triangular[:index, :index].copy()
+        np.fill_diagonal(shifted, differences)
+        found = solve_triangular(shifted, -triangular[:index, index], check_finite=False)
+        if abs(found).max() < _LARGE:
+            vectors[:index, index] = found
+            vectors[:, index] /= np.linalg.norm(vectors[:, index])
+        else:  # or not a number: many eigenvalues are equal
+            vectors[: index + 1, index] = _scaled_solution(triangular[:index, : index + 1], differences)
+    ends = np.diagonal(vectors)
+    np.fill_diagonal(vectors, np.where(abs(ends) < 1 / _LARGE, 1 / _LARGE, ends))
+    with np.errstate(over="ignore", invalid="ignore"):
+        left = abs(solve_triangular(vectors, np.eye(size), check_finite=False))
+    left = np.where(left < _LARGE, left, _LARGE)  # or not a number: nothing tells such eigenvalues apart
     return vectors, np.linalg.norm(left, axis=1)
+
+
+def _scaled_solution(rows: Complex, differences: Complex) -> Complex:
+    """The eigenvector of norm 1 that ends with the last column, made smaller whenever it grows too large."""
+    vector = np.zeros(rows.shape[1], dtype=complex)
+    vector[-1] = 1
+    for row in reversed(range(len(rows))):
+        vector[row] = -(rows[row, row + 1 :] @ vector[row + 1 :]) / differences[row]
+        if abs(vector[row]) > _LARGE:
+            vector /= abs(vector[row])
+    normed: Complex = vector / np.linalg.norm(vector)
+    return normed
 
 
 def _staircase(matrix: Complex, allowed: float) -> tuple[list[int], Complex, Complex] | None:

@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from parallelrnn.interpret.dynamics import Row, Table
+from parallelrnn.interpret.dynamics import Row, Table, half_life_of
 from parallelrnn.interpret.text import Display, Summary
 from parallelrnn.interpret.units import Step
 
 Array = NDArray[np.float64]
 METHODS = ("quantiles", "bootstrap", "jackknife")
+_SLOW = 0.01  # a step: rates that are smaller are much the same
 
 
 @dataclass(frozen=True)
@@ -104,8 +105,9 @@ def match_fits(
 ) -> MatchedTables:
     """Match the rows of several fits' tables to each other, and give intervals.
 
-    As poles s = -log(eigenvalue) two rows are |s - s'| / (|s| + |s'|) apart, which is relative in half-life and period
-    alike: a quarter is a period of 24 beside one of 40. Each table is matched to that of the fit to the data itself,
+    As poles s = -log(eigenvalue) two rows are |s - s'| / (|s| + |s'| + 0.01) apart, which is relative in half-life and
+    period alike: a quarter is a period of 24 beside one of 40. The hundredth is for what hardly moves in 100 steps:
+    there, levels and slow trends are the same. Each table is matched to that of the fit to the data itself,
     `fitted`, or without it to that which lies nearest to all others, so that the sum of these distances is smallest;
     features of different layers, directions or gates are never matched. A row appears in a fit if its match is no
     further than `furthest`. Intervals are of all matches, near or not: the less sure a row is, the further away are
@@ -143,8 +145,7 @@ def nearest(row: Row, matched: MatchedTables, furthest: float = 0.25) -> Matched
 def distances(first: Sequence[Row], second: Sequence[Row]) -> Array:
     """How far apart the rows of two tables are, (len(first), len(second)), from 0 to 1."""
     ours, theirs = _poles(first)[:, None], _poles(second)[None, :]
-    size = abs(ours) + abs(theirs)
-    relative: Array = abs(ours - theirs) / np.where(size > 0, size, 1.0)
+    relative: Array = abs(ours - theirs) / (abs(ours) + abs(theirs) + _SLOW)
     return relative
 
 
@@ -167,15 +168,12 @@ def _pairs(first: Sequence[Row], second: Sequence[Row], furthest: float) -> list
 
 def _most_central(tables: Sequence[Table[Any]]) -> int:
     """The table whose rows lie nearest to those of all others."""
-    from scipy.optimize import linear_sum_assignment
-
     totals = np.zeros(len(tables))
     for i, first in enumerate(tables):
         for j in range(i):
-            cost = distances(first, tables[j])
-            unmatched = abs(len(first) - len(tables[j]))
-            total = cost[linear_sum_assignment(cost)].sum() + unmatched
-            totals[[i, j]] += total
+            pairs = _pairs(first, tables[j], 1.0)
+            unmatched = max(len(first), len(tables[j])) - len(pairs)
+            totals[[i, j]] += sum(apart for _, _, apart in pairs) + unmatched
     return int(totals.argmin())
 
 
@@ -197,15 +195,20 @@ def _matched(
         found = _student(values, estimate, level, wider, logarithmic)
         return replace(found, low=max(found.low, least))
 
+    modulus, half_life = interval("modulus", least=0.0), interval("half_life", logarithmic=True)
+    if method != "quantiles" and half_life.estimate in (0.0, math.inf) and not math.isnan(modulus.low):
+        # These have no logarithm around which anything would scatter.
+        low, high = (half_life_of(limit) for limit in (modulus.low, modulus.high))
+        half_life = Interval(half_life.estimate, low, high)
     labels = [one.label for one in near] or [row.label]
     return Matched(
         row,
         tuple(near),
-        max(set(labels), key=labels.count),
+        max(sorted(set(labels)), key=lambda label: (labels.count(label), label == row.label)),
         len(near) / fits,
-        interval("modulus", least=0.0),
+        modulus,
         interval("period", logarithmic=True, least=2.0),
-        interval("half_life", logarithmic=True),
+        half_life,
         interval("share"),
     )
 

@@ -120,8 +120,11 @@ class WaveDecoder(nn.Module):
         waves = torch.stack([left * torch.cos(turned), left * torch.sin(turned)], -1).flatten(-2)  # (H, 2 W)
         return torch.cat([waves, torch.exp(steps * log_modulus(self.decay_log_rate))], -1)
 
-    def recurrent_blocks(self) -> Iterator[RecurrentBlock]:
-        """The matrices of waves and decays; see `parallelrnn.nn.recurrent_blocks`."""
+    def wave_blocks(self) -> Iterator[RecurrentBlock]:
+        """The matrices of waves and decays, numbered as in `parts`.
+
+        Not `recurrent_blocks`, by which memory is read: these are the cycles of the forecast.
+        """
         waves = rotations(torch.exp(log_modulus(self.log_rate)), self.angle)
         decays = torch.exp(log_modulus(self.decay_log_rate))[:, None, None]
         for index, matrix in enumerate([*waves, *decays]):

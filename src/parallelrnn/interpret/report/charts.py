@@ -302,9 +302,10 @@ def _apart(rows: Sequence[Row]) -> list[Row]:
 
 def _name(row: Row, time: Step) -> str:
     if getattr(row, "source", "") == CALENDAR:
-        return f"calendar, {time.format(row.period)} ({row.share:.0%})"
-    what = f"cycle of {time.format(row.period)}" if row.kind == "C" else phrase(row, time).removeprefix("a ")
-    return f"{what} ({row.share:.0%})"
+        what = f"calendar, {time.format(row.period)}"
+    else:
+        what = f"cycle of {time.format(row.period)}" if row.kind == "C" else phrase(row, time).removeprefix("a ")
+    return what if math.isnan(row.share) else f"{what} ({row.share:.0%})"
 
 
 def _in(time: Step) -> str:

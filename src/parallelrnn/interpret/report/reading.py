@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from parallelrnn.interpret.contributions import Contributions, NoVariationError, contributions
 from parallelrnn.interpret.features import Features, recurrence_features
 from parallelrnn.interpret.freerun import NoFreeRunError
-from parallelrnn.interpret.layers import Layer, as_blocks, as_input, as_taken, fold_in, time_first
+from parallelrnn.interpret.layers import Layer, as_blocks, as_input, as_taken, fold_in, is_linear, time_first
 from parallelrnn.interpret.local import LocalDynamics, local_dynamics
 from parallelrnn.interpret.modes import ForecastModes, GrowingForecastsError, NoFixedPointError, forecast_modes
 from parallelrnn.interpret.optional import optional
@@ -84,22 +84,22 @@ def read(
     x, found_names, found_freq = _as_data(layer, data)
     names, freq = names or found_names, freq or found_freq
     inputs = _names(names, layer.input_size)
-    is_linear = _is_linear(layer, readout)
+    linear = is_linear(layer, readout)
     if type(readout) is nn.Linear and type(layer.aggregate) in (nn.Linear, type(None)):
         layer, readout = fold_in(layer, readout), None  # so that all that is said is about the forecast itself
     series = time_first(layer, x)
-    recent = series[-RECENT:]
+    recent = min(RECENT, len(series))
 
     missing: dict[str, str] = {}
     modes = _modes(layer, readout, x, horizon, freq, missing)
     components = _components(layer, x, missing)
-    response = _response(layer, as_taken(layer, recent), min(lags, len(recent) - 1), missing)
+    response = _response(layer, x, min(lags, recent - 1), recent, missing)
     outputs = contributions(layer, as_taken(layer, series[:1])).total.shape[-1]
     same = readout is None and outputs == len(inputs)
     return Reading(
         title,
         (_about_model(model, plain), _about_data(series, freq)),
-        is_linear,
+        linear,
         inputs,
         inputs if same else tuple(f"output {index}" for index in range(outputs)),
         Step.of(freq),
@@ -107,11 +107,11 @@ def read(
         modes,
         components,
         response,
-        None if is_linear else _local(layer, recent, freq, missing),
+        None if linear else _local(layer, series, recent, freq, missing),
         _compared(uncertainty),
         horizon,
         series.shape[1],
-        len(recent),
+        recent,
         missing,
     )
 
@@ -154,28 +154,23 @@ def _components(layer: Any, x: Tensor, missing: dict[str, str]) -> Contributions
     return found
 
 
-def _response(layer: Any, x: Tensor, lags: int, missing: dict[str, str]) -> ImpulseResponse | None:
+def _response(layer: Any, x: Tensor, lags: int, recent: int, missing: dict[str, str]) -> ImpulseResponse | None:
     if layer.bidirectional:
         missing["response"] = "A layer that also runs backwards answers before it is asked."
     elif lags < 1:
         missing["response"] = "One step of data leaves no time for an answer."
     else:
-        return impulse_response(layer, x, lags)
+        return impulse_response(layer, x, lags, last=recent)
     return None
 
 
-def _local(layer: Any, recent: Tensor, freq: str | None, missing: dict[str, str]) -> LocalDynamics | None:
+def _local(layer: Any, series: Tensor, recent: int, freq: str | None, missing: dict[str, str]) -> LocalDynamics | None:
     if layer.bidirectional or layer.proj_size:
         missing["local"] = "Local dynamics are not read of layers that run both ways or project their state."
         return None
-    cubes = sum((size * layer.num_states) ** 3 for size in layer.block_sizes) * layer.num_layers * recent.shape[1]
-    steps = max(10, int(_WORK / cubes))
-    return local_dynamics(layer, as_taken(layer, recent[-steps:]), freq=freq)
-
-
-def _is_linear(layer: Any, readout: nn.Module | None) -> bool:
-    maps = (layer.aggregate, readout)
-    return getattr(layer, "nonlinearity", None) == "linear" and all(type(m) in (nn.Linear, type(None)) for m in maps)
+    cubes = sum((size * layer.num_states) ** 3 for size in layer.block_sizes) * layer.num_layers * series.shape[1]
+    steps = min(recent, max(10, int(_WORK / cubes)))
+    return local_dynamics(layer, as_taken(layer, series), last=steps, freq=freq)
 
 
 def _compared(uncertainty: Any) -> tuple[MatchedTables, ...]:

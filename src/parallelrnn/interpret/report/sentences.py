@@ -37,7 +37,8 @@ def phrase(row: Row, time: Step, wave: str = "cycle") -> str:
     if row.modulus > 1:
         return f"a growth that doubles every {time.format(math.log(2) / math.log(row.modulus))}"
     if row.modulus == 1:
-        return "a level that stays" if row.order == 1 else "a straight trend that goes on"
+        names = {1: "a level that stays", 2: "a straight trend that goes on"}
+        return names.get(row.order, "a trend that bends and goes on")
     return f"a decay that {_fate(row, time)}"
 
 
@@ -57,6 +58,8 @@ def _cycles(reading: Reading) -> str:
             "along a run on these forecasts, and no single list of cycles tells the whole story."
         )
     if not modes.has_shares and modes[0].part is not None:
+        if any(not np.isfinite(mode.part).all() for mode in modes if mode.part is not None):
+            return "After these data the model's forecasts grow beyond all bounds."
         return "After these data the model expects things to stay as they are: its forecasts do not vary."
     if not modes.has_shares:
         return _left_alone(modes) + (
@@ -98,12 +101,15 @@ def _memory(reading: Reading) -> str:
     longest = max(features, key=lambda feature: feature.modulus)
     first = max(features, key=lambda feature: -math.inf if math.isnan(feature.share) else feature.share)
     text = "To get there it keeps its inputs in memory: " if reading.modes is not None else "It keeps its inputs: "
-    if math.isnan(first.share):
+    if not first.share > 0:
         text += f"what lasts longest is {phrase(longest, time, 'wave')}."
     else:
         against = ", while others work against it" if first.share > _ALL else ""
         text += f"{min(first.share, 1):.0%} of the output is carried by {phrase(first, time, 'wave')}{against}"
         text += "." if longest is first else f"; what lasts longest is {phrase(longest, time, 'wave')}."
+    at_once = sum(share for _, share in features.at_once)
+    if at_once >= _MENTIONED:
+        text += f" {min(at_once, 1):.0%} of the output is the input of the same step, which is not kept."
     return text + " Memory is not a forecast: these are not the cycles of the series."
 
 
