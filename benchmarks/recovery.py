@@ -241,8 +241,11 @@ def jobs() -> Iterator[tuple[Setting, str, int]]:
 
 def run(path: Path, workers: int) -> None:
     """Fit what the file does not hold yet; each result is written as it comes."""
-    lines = load(path)
-    whole = [{"conditions": conditions()}, *lines]  # without a line that was cut off
+    now, (then, lines) = conditions(), load(path)
+    changed = [name for name in now if then.get(name, now[name]) != now[name]]
+    if changed:
+        raise SystemExit(f"{path} was made under other conditions ({', '.join(changed)}); write to another file")
+    whole = [{"conditions": now}, *lines]  # without a line that was cut off
     write_text(path, "".join(json.dumps(line) + "\n" for line in whole))
     done = {_key(line) for line in lines}
     wanted = [job for job in jobs() if (*asdict(job[0]).values(), job[1], job[2]) not in done]
@@ -264,12 +267,13 @@ def conditions() -> dict[str, str]:
     return {"python": platform.python_version(), "machine": platform.machine(), **versions}
 
 
-def load(path: Path) -> list[dict[str, Any]]:
-    """The results so far; a last line that was cut off does not count."""
+def load(path: Path) -> tuple[dict[str, str], list[dict[str, Any]]]:
+    """The conditions and the results so far; a last line that was cut off does not count."""
     if not path.exists():
-        return []
+        return {}, []
     lines = [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
-    return [line for line in lines if "conditions" not in line]
+    made_under = next((line["conditions"] for line in lines if "conditions" in line), {})
+    return made_under, [line for line in lines if "conditions" not in line]
 
 
 def _key(line: dict[str, Any]) -> tuple[Any, ...]:
@@ -329,6 +333,8 @@ def tables(lines: list[dict[str, Any]]) -> str:
     settings = [Setting(waves, noise, length) for waves in WAVES for noise in NOISE for length in LENGTHS]
     found = {(setting, method): Truth(lines, setting, method) for setting in settings for method in METHODS}
     settings = [setting for setting in settings if all(found[setting, method].lines for method in METHODS)]
+    if not settings:
+        return "There is no setting yet with fits by all methods."
     draws = {len(found[setting, method].lines) for setting in settings for method in METHODS}
     linear, twice, tanh, tanh_twice, own, best = METHODS
 
@@ -412,7 +418,7 @@ def main() -> None:
     if arguments.what == "run":
         run(arguments.path, arguments.workers)
     else:
-        print(real(arguments.path) if arguments.what == "real" else tables(load(arguments.path)))
+        print(real(arguments.path) if arguments.what == "real" else tables(load(arguments.path)[1]))
 
 
 if __name__ == "__main__":
