@@ -24,8 +24,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from journal import go_on, load
+
 from parallelrnn.bench import conditions
-from parallelrnn.files import write_text
 
 MONTH = 30 * 24
 # Rows that are read, of these at the end the test, and before it the validation; as in the literature.
@@ -80,12 +81,7 @@ def jobs() -> Iterator[Job]:
 
 def run(folder: Path, path: Path, workers: int) -> None:
     """Evaluate what the file does not hold yet; each result is written as it comes."""
-    now, (then, lines) = current_conditions(), load(path)
-    changed = [name for name in now if then.get(name, now[name]) != now[name]]
-    if changed:
-        raise SystemExit(f"{path} was made under other conditions ({', '.join(changed)}); write to another file")
-    whole = [{"conditions": now}, *lines]  # without a line that was cut off
-    write_text(path, "".join(json.dumps(line) + "\n" for line in whole))
+    lines = go_on(path, current_conditions())
     done = {_job(line) for line in lines}
     wanted = [job for job in jobs() if job not in done]
     print(f"{len(done)} are there, {len(wanted)} to go", flush=True)
@@ -119,15 +115,6 @@ def current_conditions() -> dict[str, Any]:
     found = asdict(conditions.current(threads=1))
     del found["other_load"]  # times are no part of this
     return {**found, "pandas": version("pandas")}
-
-
-def load(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The conditions and the results so far; a last line that was cut off does not count."""
-    if not path.exists():
-        return {}, []
-    lines = [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
-    made_under = next((line["conditions"] for line in lines if "conditions" in line), {})
-    return made_under, [line for line in lines if "conditions" not in line]
 
 
 def _job(line: dict[str, Any]) -> Job:

@@ -31,13 +31,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from journal import go_on, load
 from numpy.typing import NDArray
 from scipy.linalg import block_diag, solve_discrete_are
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 
 from parallelrnn import ParaRNN, forecast_modes, recurrence_features
-from parallelrnn.files import write_text
 from parallelrnn.interpret import ForecastModes, Mode, bootstrap_series, match_fits
 from parallelrnn.interpret.uncertainty import distances
 from parallelrnn.interpret.units import Step
@@ -241,12 +241,7 @@ def jobs() -> Iterator[tuple[Setting, str, int]]:
 
 def run(path: Path, workers: int) -> None:
     """Fit what the file does not hold yet; each result is written as it comes."""
-    now, (then, lines) = conditions(), load(path)
-    changed = [name for name in now if then.get(name, now[name]) != now[name]]
-    if changed:
-        raise SystemExit(f"{path} was made under other conditions ({', '.join(changed)}); write to another file")
-    whole = [{"conditions": now}, *lines]  # without a line that was cut off
-    write_text(path, "".join(json.dumps(line) + "\n" for line in whole))
+    lines = go_on(path, conditions())
     done = {_key(line) for line in lines}
     wanted = [job for job in jobs() if (*asdict(job[0]).values(), job[1], job[2]) not in done]
     print(f"{len(done)} fits are there, {len(wanted)} to go", flush=True)
@@ -265,15 +260,6 @@ def conditions() -> dict[str, str]:
     """With what the numbers were made."""
     versions = {name: version(name) for name in ("parallelrnn", "torch", "numpy", "scipy", "statsmodels")}
     return {"python": platform.python_version(), "machine": platform.machine(), **versions}
-
-
-def load(path: Path) -> tuple[dict[str, str], list[dict[str, Any]]]:
-    """The conditions and the results so far; a last line that was cut off does not count."""
-    if not path.exists():
-        return {}, []
-    lines = [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
-    made_under = next((line["conditions"] for line in lines if "conditions" in line), {})
-    return made_under, [line for line in lines if "conditions" not in line]
 
 
 def _key(line: dict[str, Any]) -> tuple[Any, ...]:

@@ -14,40 +14,16 @@ from statsmodels.tsa.arima_process import ArmaProcess
 from torch import nn
 
 from parallelrnn import ParaGRU, ParaLSTM, ParaRNN, WaveDecoder, forecast_modes, recurrence_features
-from parallelrnn.interpret.cycle import settled_cycle
 from parallelrnn.interpret.freerun import FreeRun
 from parallelrnn.interpret.modes import NoFixedPointError, _Ending
+from tests.interpret.models import made, predictor
 
 Array = NDArray[np.float64]
-
-
-def predictor(transition: Array, gain: Array, reading: Array) -> ParaRNN:
-    """The linear layer that filters s(t+1) = A s(t) + K e(t), y(t) = C s(t) + e(t) and predicts the next y."""
-    size = len(transition)
-    layer = ParaRNN(
-        reading.shape[0],
-        size,
-        nonlinearity="linear",
-        block_size=size,
-        bias=False,
-        aggregate=nn.Linear(size, reading.shape[0], bias=False),
-        dtype=torch.float64,
-    ).double()
-    with torch.no_grad():
-        layer.weight_hh_l0.copy_(torch.from_numpy(transition - gain @ reading))
-        layer.weight_ih_l0.copy_(torch.from_numpy(gain))
-        layer.aggregate.weight.copy_(torch.from_numpy(reading))
-    return layer
 
 
 def spectrum(rows: Any) -> Array:
     values = [v for row in rows for v in {row.eigenvalue, row.eigenvalue.conjugate()} for _ in range(row.order)]
     return np.sort_complex(np.round(values, 6))
-
-
-def made(cls: Any, **options: Any) -> Any:
-    torch.manual_seed(0)
-    return cls(2, 6, aggregate=nn.Linear(6, 2), **options).double()
 
 
 STABLE = st.floats(-0.95, 0.95)
@@ -121,34 +97,6 @@ def test_shares_are_covariances_with_the_forecast() -> None:
     forecast = parts[0] + parts[1]
     for mode, part in zip(forecast_modes(layer, x=x, horizon=10), parts, strict=True):
         assert mode.share == pytest.approx(np.cov(part, forecast)[0, 1] / np.var(forecast, ddof=1))
-
-
-@pytest.mark.parametrize("cls", [ParaRNN, ParaLSTM, ParaGRU])
-@pytest.mark.parametrize("num_layers", [1, 2])
-def test_the_derivative_is_that_of_the_free_run(cls: Any, num_layers: int) -> None:
-    layer = made(cls, num_layers=num_layers, batch_first=num_layers == 2)
-    run = FreeRun(layer, None)
-    state = 0.3 * torch.randn(run.size, dtype=torch.float64)
-    loop, reading = run.jacobian(state)
-    for index in range(run.size):
-        nudge = torch.zeros(run.size, dtype=torch.float64)
-        nudge[index] = 1e-6
-        both = torch.stack([state + nudge, state - nudge])
-        np.testing.assert_allclose(loop[:, index], np.diff(run.step(both).numpy(), axis=0)[0] / -2e-6, atol=1e-8)
-        np.testing.assert_allclose(reading[:, index], np.diff(run.output(both).numpy(), axis=0)[0] / -2e-6, atol=1e-8)
-
-
-@pytest.mark.parametrize("cls", [nn.RNN, nn.LSTM, nn.GRU])
-def test_one_step_of_the_free_run_is_the_layer_on_its_own_forecast(cls: Any) -> None:
-    torch.manual_seed(0)
-    layer, readout = cls(2, 5, num_layers=2).double(), nn.Linear(5, 2).double()
-    x = torch.randn(7, 3, 2, dtype=torch.float64)
-    run = FreeRun(layer, readout)
-    output, state = layer(x)
-    forecast = readout(output[-1:])
-    torch.testing.assert_close(run.output(run.after(x)), forecast[0].detach())
-    expected = readout(layer(forecast, state)[0][0])
-    torch.testing.assert_close(run.output(run.step(run.after(x))), expected.detach())
 
 
 @pytest.mark.parametrize("cls", [ParaRNN, ParaLSTM, ParaGRU])
@@ -284,23 +232,6 @@ def test_forecasts_that_explode_have_shares_as_long_as_they_are_numbers() -> Non
     assert math.isnan(forecast_modes(layer, x=x, horizon=3000)[0].share)
 
 
-def test_a_kink_that_is_far_away_is_still_a_kink() -> None:
-    layer = ParaRNN(1, 1, nonlinearity="relu", block_size=1, aggregate=nn.Linear(1, 1), dtype=torch.float64)
-    with torch.no_grad():
-        layer.bias_ih_l0.fill_(100.0)
-    assert not FreeRun(layer, None).is_linear
-    linear = ParaRNN(1, 2, nonlinearity="linear", aggregate=nn.Sequential(nn.Linear(2, 1)), dtype=torch.float64)
-    assert FreeRun(linear, None).is_linear
-    bent = nn.Sequential(nn.Linear(2, 3, dtype=torch.float64), nn.ReLU(), nn.Linear(3, 1, dtype=torch.float64))
-    with torch.no_grad():
-        bent[0].bias.fill_(1000.0)
-    layer = ParaRNN(1, 2, nonlinearity="linear", aggregate=bent, dtype=torch.float64)
-    assert not FreeRun(layer, None).is_linear
-    plain = ParaRNN(1, 2, nonlinearity="linear", aggregate=None)
-    for odd in (nn.Tanh(), nn.Softsign()):
-        assert not FreeRun(plain, nn.Sequential(nn.Linear(2, 1), odd)).is_linear
-
-
 def test_shares_need_all_forecasts_to_end_at_the_fixed_point() -> None:
     """h' = tanh(2 h) rests at +0.957 and at -0.957: two sequences that end there have no common expansion."""
     layer = ParaRNN(1, 1, block_size=1, bias=False, aggregate=nn.Linear(1, 1, bias=False), dtype=torch.float64)
@@ -352,23 +283,6 @@ def test_modes_of_where_forecasts_do_not_lead_have_no_shares() -> None:
     assert modes.cycle.period == pytest.approx(2, rel=1e-2)
 
 
-def test_slow_rest_is_no_cycle() -> None:
-    layer = ParaRNN(1, 1, bias=False, block_size=1, aggregate=nn.Linear(1, 1, bias=False)).double()
-    with torch.no_grad():
-        layer.weight_hh_l0.fill_(0.501)
-        layer.weight_ih_l0.fill_(0.5)
-        layer.aggregate.weight.fill_(1.0)
-    assert forecast_modes(layer, x=torch.ones(3, 1, 1)).cycle is None
-
-
-def test_what_wanders_is_not_called_a_cycle() -> None:
-    values = [0.3]
-    for _ in range(2047):
-        values.append(3.9 * values[-1] * (1 - values[-1]))  # the logistic map, which is chaotic there
-    cycle = settled_cycle(np.array(values)[:, None])
-    assert not cycle.is_regular
-
-
 def test_a_model_whose_forecasts_grow_has_no_fixed_point() -> None:
     layer = ParaRNN(1, 2, nonlinearity="relu", aggregate=nn.Linear(2, 1)).double()
     with torch.no_grad():
@@ -387,44 +301,6 @@ def test_a_linearisation_that_grows_has_no_shares() -> None:
     assert modes[0].modulus > 1
     assert not modes.has_shares
     assert "move away from here" in modes.summary().replace("\n", " ")
-
-
-def test_the_cycle_that_forecasts_settle_into() -> None:
-    """Against the crossings of zero of the model's own forecasts, counted over a long run."""
-    layer = ParaRNN(1, 2, bias=False, aggregate=nn.Linear(2, 1, bias=False)).double()
-    angle = 2 * math.pi / 17.3
-    with torch.no_grad():
-        turn = 1.15 * torch.tensor([[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]])
-        layer.aggregate.weight.copy_(torch.tensor([[1.0, 0.0]]))
-        layer.weight_ih_l0.copy_(torch.tensor([[0.3], [0.1]]))
-        layer.weight_hh_l0.copy_(turn - layer.weight_ih_l0 @ layer.aggregate.weight)
-    found = forecast_modes(layer)
-    assert found[0].period == pytest.approx(17.3)
-    assert found[0].modulus == pytest.approx(1.15)
-    run = FreeRun(layer, None)
-    state, outputs = torch.full((1, 2), 0.1, dtype=torch.float64), []
-    for _ in range(6000):
-        outputs.append(float(run.output(state)))
-        state = run.step(state)
-    settled = np.array(outputs[1000:])
-    rising = np.flatnonzero((settled[:-1] < 0) & (settled[1:] >= 0))
-    period = (rising[-1] - rising[0]) / (len(rising) - 1)
-    assert found.cycle.period == pytest.approx(period, rel=1e-3)
-    assert found.cycle.share > 0.9
-    assert f"period of {period:.1f} steps (measured)" in found.summary().replace("\n", " ")
-
-
-def test_what_comes_to_rest_has_no_cycle() -> None:
-    assert forecast_modes(made(ParaRNN)).cycle is None
-    assert forecast_modes(predictor(1.1 * np.eye(2), np.ones((2, 1)), np.ones((1, 2)))).cycle is None
-
-
-def test_a_wave_that_fades_slowly_is_no_cycle() -> None:
-    steps = np.arange(2048)
-    assert settled_cycle((0.999**steps * np.cos(0.3 * steps))[:, None]) is None
-    assert settled_cycle(np.cos(0.3 * steps)[:, None]).period == pytest.approx(2 * math.pi / 0.3, rel=1e-3)
-    assert settled_cycle(np.ones((2048, 1))) is None
-    assert settled_cycle(np.full((2048, 1), np.inf)) is None
 
 
 def test_no_fixed_point_is_looked_for_where_forecasts_never_go() -> None:
