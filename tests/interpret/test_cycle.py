@@ -7,15 +7,12 @@ import math
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
 from parallelrnn import ParaRNN, forecast_modes
 from parallelrnn.interpret.cycle import settled_cycle
 from parallelrnn.interpret.freerun import FreeRun
 from tests.interpret.models import made, predictor
-
-Array = NDArray[np.float64]
 
 
 def test_slow_rest_is_no_cycle() -> None:

@@ -7,14 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
 from parallelrnn import ParaGRU, ParaLSTM, ParaRNN
 from parallelrnn.interpret.freerun import FreeRun
 from tests.interpret.models import made
-
-Array = NDArray[np.float64]
 
 
 @pytest.mark.parametrize("cls", [ParaRNN, ParaLSTM, ParaGRU])
