@@ -18,7 +18,7 @@ def test_half_widths_are_conformal_quantiles(seed: int, count: int, level: int) 
     width = Calibration.of([errors]).half_width(level)[0].numpy()
     ordered = np.sort(abs(errors.numpy()), axis=0)
     for step in range(9):
-        distinct = min(count, 4 * count / (step + 1))  # up to four steps ahead, the definition of split conformal
+        distinct = min(count, 5 * count / (step + 1))  # up to five steps ahead, the definition of split conformal
         rank = min(count, math.ceil(count * level / 100 * (distinct + 1) / distinct - 1e-9))
         # Quantiles are kept at 200 levels, and the next one up is taken: never below, no further than that above.
         above = min(count, math.ceil(rank + count / 200 + 1e-9))

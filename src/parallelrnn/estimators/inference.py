@@ -46,8 +46,8 @@ def errors_of_windows(network: nn.Module, sequences: Sequences, windows: Tensor,
 
 
 def latest_windows(horizon: int) -> int:
-    """How many windows intervals come from; at the last step ahead at least as many errors as there are steps."""
-    return max(_LATEST, 2 * horizon)
+    """How many windows intervals come from; at the last step ahead twice as many errors as there are steps."""
+    return max(_LATEST, 3 * horizon)
 
 
 def latest_errors(network: Network, sequences: Sequences, middle: int, first: Sequence[int]) -> list[Tensor]:
