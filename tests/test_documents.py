@@ -6,6 +6,7 @@ import contextlib
 import doctest
 import importlib
 import io
+import json
 import pkgutil
 import re
 from pathlib import Path
@@ -66,6 +67,16 @@ def test_the_tables_of_recovered_waves_are_those_of_the_results(monkeypatch: pyt
     section = (ROOT / "docs" / "reading-a-model.md").read_text().split("## Is it true?")[1]
     shown = [line for line in section.splitlines() if line.startswith("|")]
     assert len(shown) == 4 * 10
+    assert [line for line in printed.splitlines() if line.startswith("|")] == shown
+
+
+def test_the_table_of_times_is_that_of_the_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    end_to_end = importlib.import_module("end_to_end")
+    printed = end_to_end.tables(json.loads((ROOT / "benchmarks" / "results" / "end_to_end.json").read_text()))
+    section = (ROOT / "docs" / "forecasting.md").read_text().split("## How fast is it?")[1]
+    shown = [line for line in section.splitlines() if line.startswith("|")]
+    assert len(shown) == 2 * (9 + 6)
     assert [line for line in printed.splitlines() if line.startswith("|")] == shown
 
 
