@@ -20,12 +20,11 @@ import torch
 from torch import Tensor, nn
 
 from parallelrnn.bench import conditions
-from parallelrnn.estimators.learning import make_fabric
-from parallelrnn.estimators.network import Architecture, Network
-from parallelrnn.estimators.options import Options
-from parallelrnn.estimators.panel import Series
-from parallelrnn.estimators.sequences import CovariateScale, Profile, Sequences
-from parallelrnn.estimators.training import Recipe, Trainer, pointwise
+from parallelrnn.estimators.forecasting.network import Architecture, Network
+from parallelrnn.estimators.forecasting.panel import Series
+from parallelrnn.estimators.forecasting.sequences import CovariateScale, Profile, Sequences
+from parallelrnn.estimators.losses import pointwise
+from parallelrnn.estimators.training import Recipe, Trainer, make_fabric
 
 STEPS = 20  # of an epoch
 LOOKBACK, HORIZON = 336, 96
@@ -88,7 +87,7 @@ def trainer_of(fabric: Any, cell: str, shape: dict[str, Any]) -> Trainer[Network
 def compare(cell: str, shape: dict[str, Any], rounds: int) -> dict[str, list[float]]:
     """Seconds of each step, with and without."""
     trainers = {
-        "with": trainer_of(make_fabric(Options(HORIZON)), cell, shape),
+        "with": trainer_of(make_fabric("cpu", 1, "32-true"), cell, shape),
         "without": trainer_of(Bare(), cell, shape),
     }
     seconds: dict[str, list[float]] = {name: [] for name in trainers}

@@ -11,7 +11,7 @@ import torch
 
 from parallelrnn import Forecaster, forecast_modes
 from parallelrnn.estimators.forecaster import NotFittedError
-from parallelrnn.estimators.panel import TableError
+from parallelrnn.estimators.forecasting.panel import TableError
 from tests.estimators.samples import hourly, quick
 
 

@@ -13,10 +13,10 @@ from utilsforecast.losses import mae, mse, quantile_loss
 from parallelrnn import Forecaster
 from parallelrnn.estimators import training
 from parallelrnn.estimators.checkpoint import FILE, CheckpointError
-from parallelrnn.estimators.learning import make_fabric
-from parallelrnn.estimators.panel import Series
-from parallelrnn.estimators.sequences import Batch, CovariateScale, Profile, Sequences
-from parallelrnn.estimators.training import Recipe, Trainer, TrainingError, pinball, pointwise
+from parallelrnn.estimators.forecasting.panel import Series
+from parallelrnn.estimators.forecasting.sequences import Batch, CovariateScale, Profile, Sequences
+from parallelrnn.estimators.losses import pinball, pointwise
+from parallelrnn.estimators.training import Recipe, Trainer, TrainingError, make_fabric
 from tests.estimators.samples import hourly, quick
 
 
@@ -165,7 +165,7 @@ class Slope(torch.nn.Module):
         self.slope = torch.nn.Parameter(torch.zeros(()))
 
     def forward(self, batch: Batch) -> torch.Tensor:
-        ahead = torch.arange(1.0, batch.future.shape[1] + 1)[:, None]
+        ahead = torch.arange(1.0, batch.target.shape[1] + 1)[:, None]
         return (batch.past[:, -1:] + self.slope * ahead)[..., None]
 
 
@@ -175,7 +175,7 @@ def slope_trainer(recipe: Recipe) -> Trainer[Slope]:
     one = Series("a", 0, values, np.ones((40, 1), bool), none, none, np.zeros(0))
     sequences = Sequences([one], [Profile(np.zeros(1), np.ones(1), ())], CovariateScale.of([one], [40]), 4, 2)
     windows = sequences.origins([4], [38])
-    return Trainer(Slope(), sequences, windows, windows, pointwise("mse"), recipe, 0, make_fabric(quick()))
+    return Trainer(Slope(), sequences, windows, windows, pointwise("mse"), recipe, 0, make_fabric("cpu", 1, "32-true"))
 
 
 def test_steps_get_shorter_from_epoch_to_epoch() -> None:

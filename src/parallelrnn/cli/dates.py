@@ -6,7 +6,7 @@ from itertools import product
 
 import pandas as pd
 
-from parallelrnn.estimators.panel import TableError
+from parallelrnn.estimators.forecasting.panel import TableError
 
 _DAYS = ("%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y")
 _CLOCKS = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from parallelrnn.estimators import Forecaster
-from parallelrnn.estimators.evaluation import evaluate
+from parallelrnn.estimators.forecasting.evaluation import evaluate
 
 HORIZON, TEST = 11, 60  # years
 

@@ -17,8 +17,8 @@ from parallelrnn.cli.refusals import note, refusals, told_warnings
 from parallelrnn.cli.tables import Layout, read_table, understand, write_table
 from parallelrnn.estimators import Forecaster
 from parallelrnn.estimators.checkpoint import FILE as TRAINING_FILE
-from parallelrnn.estimators.evaluation import evaluate as score
-from parallelrnn.estimators.tables import as_frame
+from parallelrnn.estimators.forecasting.evaluation import evaluate as score
+from parallelrnn.estimators.forecasting.tables import as_frame
 
 Data = Annotated[Path, typer.Argument(help="A CSV or Parquet file of one series or many.", show_default=False)]
 Model = Annotated[Path, typer.Argument(help="A directory that `fit` wrote.", show_default=False)]

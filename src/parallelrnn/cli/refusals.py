@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from parallelrnn.bench import BenchError
-from parallelrnn.estimators.store import ModelFileError
+from parallelrnn.estimators.model_files import ModelFileError
 from parallelrnn.estimators.training import TrainingError
 
 # The first that an error is an instance of counts.

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from parallelrnn.cli.dates import is_iso, is_text, possible_forms
-from parallelrnn.estimators.panel import TableError
+from parallelrnn.estimators.forecasting.panel import TableError
 from parallelrnn.files import write_bytes
 
 _TIMES = ("ds", "date", "datetime", "time", "timestamp", "day", "month", "year")

@@ -1,12 +1,27 @@
-"""Estimators: tables in, forecasts with intervals and explanations out."""
+"""Estimators: tables or sequences in; forecasts, values or classes and explanations out."""
 
-try:
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
     from parallelrnn.estimators.forecaster import Forecaster
-except ModuleNotFoundError as error:
-    if (error.name or "").split(".")[0] not in ("lightning_fabric", "narwhals", "pandas", "safetensors"):
-        raise
-    raise ModuleNotFoundError(
-        f"forecasting needs {error.name}, which is not installed: pip install 'parallelrnn[forecast]'", name=error.name
-    ) from error
 
 __all__ = ["Forecaster"]
+
+# Where each is, what it takes besides torch and numpy, and the extra that brings that.
+_DOORS = {"Forecaster": ("forecaster", ("lightning_fabric", "narwhals", "pandas", "safetensors"), "forecast")}
+
+
+def __getattr__(name: str) -> Any:
+    """Imported when asked for: without its extra, an error names it."""
+    if name not in _DOORS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, needed, extra = _DOORS[name]
+    try:
+        return getattr(import_module(f"{__name__}.{module}"), name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] not in needed:
+            raise
+        raise ModuleNotFoundError(
+            f"{name} needs {error.name}, which is not installed: pip install 'parallelrnn[{extra}]'", name=error.name
+        ) from error

@@ -8,16 +8,17 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import safetensors
 import torch
+from numpy.typing import NDArray
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
-from parallelrnn.estimators.panel import Panel
 from parallelrnn.estimators.training import Progress, Trainer
 from parallelrnn.files import write_bytes
 
@@ -28,14 +29,12 @@ class CheckpointError(ValueError):
     """A checkpoint that cannot be gone on with."""
 
 
-def fingerprint(arguments: dict[str, Any], panel: Panel, val_size: int | None) -> str:
+def fingerprint(words: Any, arrays: Iterable[NDArray[Any]]) -> str:
     """Of all that decides how a training goes, so that none is gone on with under other conditions."""
-    known = {name: value for name, value in arguments.items() if name not in ("progress", "max_time")}
-    found = hashlib.sha256(json.dumps([known, val_size, str(panel.grid)], default=str).encode())
-    for one in panel.series:
-        found.update(str((one.name, one.position)).encode())
-        for table in (one.values, one.observed, one.past, one.future, one.static):
-            found.update(table.tobytes())
+    found = hashlib.sha256(json.dumps(words, default=str).encode())
+    for array in arrays:
+        found.update(str(array.shape).encode())
+        found.update(array.tobytes())
     return found.hexdigest()
 
 

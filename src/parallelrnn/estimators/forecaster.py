@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from parallelrnn.estimators import store
-from parallelrnn.estimators.ahead import read_ahead
-from parallelrnn.estimators.answers import Question, answer, check_levels
 from parallelrnn.estimators.checkpoint import Checkpoint, fingerprint
-from parallelrnn.estimators.explanation import Explanation
-from parallelrnn.estimators.fitted import Fitted, View
-from parallelrnn.estimators.frames import Forecast, forecast_frame
-from parallelrnn.estimators.learning import learn
-from parallelrnn.estimators.options import Options
-from parallelrnn.estimators.page import write_page
-from parallelrnn.estimators.panel import Columns, Panel, TableError
-from parallelrnn.estimators.parts import parts_of
-from parallelrnn.estimators.plots import plot_forecast
-from parallelrnn.estimators.tables import as_frame, read_panel
+from parallelrnn.estimators.forecasting import store
+from parallelrnn.estimators.forecasting.ahead import read_ahead
+from parallelrnn.estimators.forecasting.answers import Question, answer, check_levels
+from parallelrnn.estimators.forecasting.explanation import Explanation
+from parallelrnn.estimators.forecasting.fitted import Fitted, View
+from parallelrnn.estimators.forecasting.frames import Forecast, forecast_frame
+from parallelrnn.estimators.forecasting.learning import learn
+from parallelrnn.estimators.forecasting.options import Options
+from parallelrnn.estimators.forecasting.page import write_page
+from parallelrnn.estimators.forecasting.panel import Columns, Panel, TableError
+from parallelrnn.estimators.forecasting.parts import parts_of
+from parallelrnn.estimators.forecasting.plots import plot_forecast
+from parallelrnn.estimators.forecasting.tables import as_frame, read_panel
 from parallelrnn.interpret.features import recurrence_features
 from parallelrnn.interpret.units import Step
 from parallelrnn.nn import WaveDecoder
@@ -123,7 +124,7 @@ class Forecaster(Options):
         panel = self.read(df, freq, id_col, time_col, target_col)
         kept = None
         if checkpoint is not None:
-            kept = Checkpoint(Path(checkpoint), fingerprint(self.arguments(), panel, val_size))
+            kept = Checkpoint(Path(checkpoint), self._fingerprint(panel, val_size))
             if not resume:
                 kept.clear()
         elif resume:
@@ -236,6 +237,13 @@ class Forecaster(Options):
         forecaster = cls(**options.arguments())
         forecaster._fitted, forecaster._backend = fitted, backend
         return forecaster
+
+    def _fingerprint(self, panel: Panel, val_size: int | None) -> str:
+        """Of a training."""
+        told = {name: value for name, value in self.arguments().items() if name not in ("progress", "max_time")}
+        series = [(one.name, one.position) for one in panel.series]
+        tables = [(one.values, one.observed, one.past, one.future, one.static) for one in panel.series]
+        return fingerprint([told, val_size, panel.grid, series], itertools.chain.from_iterable(tables))
 
     def _view(self, df: Any, futr_df: Any) -> View:
         """The series that were fitted, or those of another table, with what is known ahead of them."""

@@ -1,4 +1,4 @@
-"""Fitting a network to windows: a short loop around Lightning Fabric."""
+"""Fitting a network to examples: a short loop around Lightning Fabric."""
 
 from __future__ import annotations
 
@@ -8,16 +8,36 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from parallelrnn.estimators.sequences import TOGETHER, Batch, Sequences
-
-Loss = Callable[[Tensor, Tensor, Tensor], Tensor]  # forecast (B, H, C, Q), future (B, H, C), weight (B, H, C)
+Loss = Callable[[Tensor, Tensor, Tensor], Tensor]  # of what a network gives, the target, and the weight of that
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
-LOSSES = ("mae", "mse", "huber")
+TOGETHER = 2048  # examples that go through a network at once where nothing is learned
+
+
+class Batch(Protocol):
+    """Some examples, as a network takes them."""
+
+    @property
+    def target(self) -> Tensor:
+        """What the network should give."""
+        ...
+
+    @property
+    def weight(self) -> Tensor:
+        """How much each number of the target counts."""
+        ...
+
+
+class Source(Protocol):
+    """Where examples come from."""
+
+    def batch(self, rows: Tensor) -> Batch:
+        """Those with these names: rows of the tensor of all that a trainer is given."""
+        ...
 
 
 class TrainingError(RuntimeError):
@@ -32,7 +52,7 @@ class Recipe:
     decay: float = 0.6  # of the learning rate after each epoch
     batch_size: int = 448
     max_epochs: int = 10
-    epoch_steps: tuple[int, int] = (64, 1000)  # at least and at most; few windows come several times
+    epoch_steps: tuple[int, int] = (64, 1000)  # at least and at most; few examples come several times
     patience: int = 3  # epochs without a better validation error
     gradient_clip: float = 1.0
     max_time: float | None = None  # seconds
@@ -67,49 +87,30 @@ def own_randomness(seed: int, accelerator: str) -> Iterator[None]:
             yield
 
 
-def pinball(quantiles: tuple[float, ...]) -> Loss:
-    """The loss whose minimum are quantiles."""
+def make_fabric(accelerator: str, devices: int, precision: str) -> Any:
+    """What runs the training, launched."""
+    from lightning_fabric import Fabric  # slow to import, and only training needs it
 
-    def loss(forecast: Tensor, future: Tensor, weight: Tensor) -> Tensor:
-        levels = torch.tensor(quantiles, dtype=forecast.dtype, device=forecast.device)
-        error = future[..., None] - forecast
-        each = torch.maximum(levels * error, (levels - 1) * error).mean(-1)
-        return (each * weight).sum() / weight.sum().clamp(min=1)
-
-    return loss
-
-
-def pointwise(name: str) -> Loss:
-    """The mean over what was observed of an error's size, square, or of one and then the other."""
-    functions = {
-        "mae": nn.functional.l1_loss,
-        "mse": nn.functional.mse_loss,
-        "huber": nn.functional.smooth_l1_loss,
-    }
-    function = functions[name]
-
-    def loss(forecast: Tensor, future: Tensor, weight: Tensor) -> Tensor:
-        each = function(forecast[..., 0], future, reduction="none")
-        return (each * weight).sum() / weight.sum().clamp(min=1)
-
-    return loss
+    fabric = Fabric(accelerator=accelerator, devices=devices, precision=precision)  # type: ignore[arg-type]
+    fabric.launch()
+    return fabric
 
 
 class Trainer(Generic[ModuleT]):
-    """Trains a network on some windows and keeps the weights that are best on others."""
+    """Trains a network on some examples and keeps the weights that are best on others."""
 
     def __init__(
         self,
         network: ModuleT,
-        sequences: Sequences,
-        training: Tensor,  # windows (N, 2)
+        source: Source,
+        training: Tensor,  # names of examples, one in each row
         validation: Tensor,
         loss: Loss,
         recipe: Recipe,
         seed: int,
         fabric: Any,
     ) -> None:
-        self.recipe, self.sequences = recipe, sequences
+        self.recipe, self.source = recipe, source
         self._training, self._validation, self._loss = training, validation, loss
         self._fabric = fabric
         self.network = network
@@ -134,8 +135,8 @@ class Trainer(Generic[ModuleT]):
             progress = self.progress
             if not math.isfinite(judged):
                 raise TrainingError(
-                    "the validation error is not finite any more; use a smaller learning_rate, or look for values in "
-                    "the series that are out of proportion"
+                    "the validation error is not finite any more; use a smaller learning_rate, or look for values "
+                    "that are out of proportion"
                 )
             if judged < progress.best:
                 progress.best, progress.best_epoch = judged, progress.epoch
@@ -159,13 +160,13 @@ class Trainer(Generic[ModuleT]):
 
     @torch.no_grad()
     def judge(self) -> float:
-        """The mean loss over the validation windows."""
+        """The mean loss over the validation."""
         self.network.eval()
         total = count = 0.0
-        for windows in self._mine(self._validation).split(TOGETHER):
-            batch = self._batch(windows)
+        for rows in self._mine(self._validation).split(TOGETHER):
+            batch = self._batch(rows)
             weight = float(batch.weight.sum())
-            total += float(self._loss(self._module(batch), batch.future, batch.weight)) * weight
+            total += float(self._loss(self._module(batch), batch.target, batch.weight)) * weight
             count += weight
         if self._fabric.world_size > 1:
             total, count = self._fabric.all_reduce(torch.tensor([total, count]), reduce_op="sum").tolist()
@@ -174,9 +175,9 @@ class Trainer(Generic[ModuleT]):
     def _epoch(self) -> float:
         self._module.train()
         total = torch.zeros((), device=self._fabric.device)
-        for windows in self._batches():
-            batch = self._batch(self._mine(windows))
-            loss = self._loss(self._module(batch), batch.future, batch.weight)
+        for rows in self._batches():
+            batch = self._batch(self._mine(rows))
+            loss = self._loss(self._module(batch), batch.target, batch.weight)
             self._optimizer.zero_grad()
             self._fabric.backward(loss)
             if self.recipe.gradient_clip:
@@ -185,19 +186,19 @@ class Trainer(Generic[ModuleT]):
             total += loss.detach()
         return float(total) / self.steps
 
-    def _mine(self, windows: Tensor) -> Tensor:
-        """Of some windows, those that this process sees."""
-        return windows[self._fabric.global_rank :: self._fabric.world_size]
+    def _mine(self, rows: Tensor) -> Tensor:
+        """Of some examples, those that this process sees."""
+        return rows[self._fabric.global_rank :: self._fabric.world_size]
 
-    def _batch(self, windows: Tensor) -> Batch:
-        batch = self.sequences.batch(windows)
+    def _batch(self, rows: Tensor) -> Batch:
+        batch = self.source.batch(rows)
         if self._fabric.device.type == "cpu":
             return batch
         moved: Batch = self._fabric.to_device(batch)
         return moved
 
     def _batches(self) -> Iterator[Tensor]:
-        """As many batches as an epoch has steps: all windows in a new order, and again if there are few."""
+        """As many batches as an epoch has steps: all examples in a new order, and again if there are few."""
         size = min(self.recipe.batch_size, len(self._training))
         order = torch.randperm(len(self._training), generator=self.random)
         while len(order) < self.steps * size:

@@ -1,0 +1,144 @@
+"""Cycles of the calendar: the same at every hour of the day, day of the week or month of the year, once and for all.
+
+A cycle is a sum of harmonics whose phase is tied to the calendar, fitted by least squares. It is taken only where the
+series has it: at least one of its lines has to stand out of the spectrum around it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parallelrnn.estimators.forecasting.panel import Array, Series
+from parallelrnn.interpret.units import Step
+
+HARMONICS = 8
+_SEEN = 3  # times that a cycle has to come round in the data
+_OUTSTANDING = 12.0  # times the power around a line; by chance once in 160,000 lines
+_AROUND = 25  # frequencies on each side of a line that are looked at
+_SECONDS = {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_CLOCK = (3600.0, 86400.0, 604800.0, 31557600.0)  # hour, day, week and year
+_YEAR = {"business days": 260.89, "weeks": 52.1775, "months": 12.0}
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """One cycle of one series."""
+
+    period: float  # in steps
+    cosines: Array  # (harmonics, C)
+    sines: Array  # (harmonics, C)
+
+    def harmonics(self, positions: NDArray[np.int64]) -> Array:
+        """What each harmonic adds at some positions of the grid, (harmonics, n, C)."""
+        turns = 2 * math.pi * np.outer(np.arange(1, len(self.cosines) + 1) / self.period, positions)[..., None]
+        parts: Array = np.cos(turns) * self.cosines[:, None] + np.sin(turns) * self.sines[:, None]
+        return parts
+
+    def at(self, positions: NDArray[np.int64]) -> Array:
+        """The whole cycle, (n, C)."""
+        total: Array = self.harmonics(positions).sum(axis=0)
+        return total
+
+
+def calendar_periods(step: Step) -> list[float]:
+    """The cycles of the calendar that steps of this size can show, in steps, the shortest first."""
+    if step.unit in _SECONDS:
+        periods = [seconds / (step.amount * _SECONDS[step.unit]) for seconds in _CLOCK]
+    elif step.unit in _YEAR:
+        periods = [5.0 / step.amount] if step.unit == "business days" else []
+        periods.append(_YEAR[step.unit] / step.amount)
+    else:
+        periods = []
+    return [period for period in periods if period >= 2]
+
+
+def fit_cycles(series: Series, steps: int, periods: Sequence[float]) -> tuple[Cycle, ...]:
+    """The cycles of these periods that the first so many steps of a series have, by least squares."""
+    values, observed = series.values[:steps], series.observed[:steps]
+    periods = sorted(period for period in periods if period * _SEEN <= steps)
+    lines = {period: _lines(period, [p for p in periods if p < period], steps) for period in periods}
+    numbers = np.arange(series.position, series.position + steps)
+    cosines = {period: np.zeros((HARMONICS, values.shape[1])) for period in periods}
+    sines = {period: np.zeros((HARMONICS, values.shape[1])) for period in periods}
+    for channel in range(values.shape[1]):
+        channel_values = values[:, channel], observed[:, channel], numbers
+        kept = _outstanding(*channel_values, lines)
+        found = _least_squares(*channel_values, {period: lines[period] for period in kept})
+        for period, (cosine, sine) in found.items():
+            rows = np.array(lines[period]) - 1
+            cosines[period][rows, channel], sines[period][rows, channel] = cosine, sine
+    cycles = [Cycle(period, cosines[period], sines[period]) for period in periods]
+    return tuple(cycle for cycle in cycles if cycle.cosines.any() or cycle.sines.any())
+
+
+def _lines(period: float, shorter: Sequence[float], steps: int) -> list[int]:
+    """The harmonics of a cycle that steps can show and that belong to no shorter cycle."""
+    taken = [k / p for p in shorter for k in range(1, HARMONICS + 1)]
+    numbers = [k for k in range(1, HARMONICS + 1) if k / period <= 0.5]
+    return [k for k in numbers if all(abs(k / period - frequency) * steps > 1 for frequency in taken)]
+
+
+def _outstanding(
+    values: Array, observed: NDArray[np.bool_], numbers: NDArray[np.int64], lines: dict[float, list[int]]
+) -> list[float]:
+    """The periods of which at least one line stands out of the spectrum around it, shorter ones taken off first."""
+    kept: list[float] = []
+    for period in lines:
+        rest = values - _line_sum(values, observed, numbers, {p: lines[p] for p in kept})
+        if _stands_out(rest, period, lines):
+            kept.append(period)
+    return kept
+
+
+def _stands_out(values: Array, period: float, lines: dict[float, list[int]]) -> bool:
+    steps = len(values)
+    time = np.arange(steps)
+    flat = values - np.polyval(np.polyfit(time, values, 1), time)
+    if flat.std() <= 1e-9 * abs(values).max():  # rounding
+        return False
+    flat *= np.hanning(steps + 2)[1:-1]  # keeps strong lines from spilling over
+    power = abs(np.fft.rfft(flat)) ** 2
+    bins = np.arange(len(power))
+    between = bins > 0
+    for frequency in [k / p for p, numbers in lines.items() for k in numbers]:
+        between &= abs(bins - frequency * steps) > 2.5
+    for k in lines[period]:
+        around = power[between & (abs(bins - k / period * steps) <= _AROUND)]
+        line = abs(flat @ np.exp(-2j * math.pi * k / period * time)) ** 2
+        # The power of noise is exponentially distributed: its mean is its median over ln 2.
+        if len(around) >= 4 and line > _OUTSTANDING * np.median(around) / math.log(2):
+            return True
+    return False
+
+
+def _line_sum(
+    values: Array, observed: NDArray[np.bool_], numbers: NDArray[np.int64], lines: dict[float, list[int]]
+) -> Array:
+    """The lines of some periods in a series, added up."""
+    total = np.zeros(len(values))
+    for period, (cosine, sine) in _least_squares(values, observed, numbers, lines).items():
+        turns = 2 * math.pi * np.outer(numbers, np.array(lines[period]) / period)
+        total += np.cos(turns) @ cosine + np.sin(turns) @ sine
+    return total
+
+
+def _least_squares(
+    values: Array, observed: NDArray[np.bool_], numbers: NDArray[np.int64], lines: dict[float, list[int]]
+) -> dict[float, tuple[Array, Array]]:
+    """Cosines and sines of the lines of each period, beside a straight trend."""
+    frequencies = np.array([k / period for period, ks in lines.items() for k in ks])
+    turns = 2 * math.pi * np.outer(numbers, frequencies)
+    time = np.linspace(-1, 1, len(values))[:, None]
+    terms = np.hstack([np.ones_like(time), time, np.cos(turns), np.sin(turns)])
+    fitted = np.linalg.lstsq(terms[observed], values[observed], rcond=1e-9)[0][2:]
+    found, start, count = {}, 0, len(frequencies)
+    for period, ks in lines.items():
+        rows = slice(start, start + len(ks))
+        found[period] = (fitted[:count][rows], fitted[count:][rows])
+        start = rows.stop
+    return found

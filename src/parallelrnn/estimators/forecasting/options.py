@@ -1,0 +1,140 @@
+"""What a forecaster can be told, checked once."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from numbers import Integral
+from typing import Any
+
+from parallelrnn.estimators.forecasting.gaps import MISSING
+from parallelrnn.estimators.forecasting.network import CELLS, DECODERS, NORMALIZATIONS
+from parallelrnn.estimators.losses import LOSSES
+from parallelrnn.estimators.training import Recipe
+
+CHANNELS = ("independent", "mixed")
+_SIZES = ("block_size", "hidden_size", "num_layers", "batch_size", "max_epochs", "devices")
+_WHOLE = {  # numbers, and the least that each may be
+    **dict.fromkeys(("horizon", "lookback", "segment", *_SIZES), 1),
+    **dict.fromkeys(("num_waves", "num_decays", "patience", "random_state"), 0),
+}
+_OPTIONAL = ("lookback", "segment")
+
+
+@dataclass(eq=False)
+class Options:
+    """The arguments of a forecaster, which says what they mean."""
+
+    horizon: int
+    lookback: int | None = None
+    _: KW_ONLY
+    cell: str = "linear"
+    decoder: str = "waves"
+    block_size: int = 2
+    hidden_size: int = 64
+    num_layers: int = 1
+    num_waves: int = 8
+    num_decays: int = 4
+    prune: bool = True
+    gate: bool = True
+    dropout: float = 0.3
+    cycles: str | Sequence[float] | None = "calendar"
+    normalize: str | None = "mean"
+    segment: int | None = None
+    channels: str = "independent"
+    past_covariates: Sequence[str] = ()
+    future_covariates: Sequence[str] = ()
+    static_covariates: Sequence[str] = ()
+    quantiles: Sequence[float] | None = None
+    missing: str = "interpolate"
+    loss: str = "mae"
+    learning_rate: float = 5e-3
+    batch_size: int = 448
+    max_epochs: int = 10
+    patience: int = 3
+    epoch_steps: tuple[int, int] = (64, 1000)
+    gradient_clip: float = 1.0
+    max_time: float | None = None
+    random_state: int = 0
+    accelerator: str = "cpu"
+    devices: int = 1
+    precision: str = "32-true"
+    progress: bool | None = None
+
+    def __post_init__(self) -> None:
+        for name, least in _WHOLE.items():
+            if not (name in _OPTIONAL and getattr(self, name) is None):
+                setattr(self, name, _whole(name, getattr(self, name), least))
+        _one_of("cell", self.cell, CELLS)
+        _one_of("decoder", self.decoder, DECODERS)
+        _one_of("normalize", self.normalize, NORMALIZATIONS)
+        _one_of("channels", self.channels, CHANNELS)
+        _one_of("missing", self.missing, MISSING)
+        _one_of("loss", self.loss, LOSSES)
+        if self.hidden_size % self.block_size:
+            raise ValueError(f"hidden_size {self.hidden_size} is not a multiple of block_size {self.block_size}")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout should be at least 0 and below 1, got {self.dropout}")
+        if not (self.learning_rate > 0 and math.isfinite(self.learning_rate)):
+            raise ValueError(f"learning_rate should be above 0, got {self.learning_rate}")
+        if not self.gradient_clip >= 0:
+            raise ValueError(f"gradient_clip should be at least 0, which clips nothing, got {self.gradient_clip}")
+        if self.max_time is not None and not self.max_time > 0:
+            raise ValueError(f"max_time should be a number of seconds above 0, got {self.max_time}")
+        least, most = self.epoch_steps = (int(self.epoch_steps[0]), int(self.epoch_steps[1]))
+        if not 1 <= least <= most:
+            raise ValueError(f"epoch_steps: expected the fewest and the most steps of an epoch, got {least} and {most}")
+        self._check_cycles()
+        self._check_quantiles()
+        for name in ("past_covariates", "future_covariates", "static_covariates"):
+            names = getattr(self, name)
+            if isinstance(names, str):
+                raise TypeError(f"{name}: expected a list of names of columns, got the string {names!r}")
+            setattr(self, name, tuple(names))
+
+    def arguments(self) -> dict[str, Any]:
+        """All of them by name, as JSON would have them."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(Options) if field.name != "_"}
+
+    def recipe(self) -> Recipe:
+        """How to train."""
+        return Recipe(
+            learning_rate=self.learning_rate,
+            batch_size=self.batch_size,
+            max_epochs=self.max_epochs,
+            patience=self.patience,
+            epoch_steps=self.epoch_steps,
+            gradient_clip=self.gradient_clip,
+            max_time=self.max_time,
+        )
+
+    def _check_cycles(self) -> None:
+        if self.cycles is None or self.cycles == "calendar":
+            return
+        if isinstance(self.cycles, str):
+            raise ValueError(f"cycles should be 'calendar', a list of periods in steps, or None, got {self.cycles!r}")
+        self.cycles = tuple(float(period) for period in self.cycles)
+        if not all(2 <= period < math.inf for period in self.cycles):
+            raise ValueError(f"cycles: expected periods of at least 2 steps, got {list(self.cycles)}")
+
+    def _check_quantiles(self) -> None:
+        if self.quantiles is None:
+            return
+        self.quantiles = tuple(sorted(float(quantile) for quantile in self.quantiles))
+        if not self.quantiles or not all(0 < quantile < 1 for quantile in self.quantiles):
+            raise ValueError(f"quantiles: expected numbers between 0 and 1, got {list(self.quantiles)}")
+
+
+def _whole(name: str, value: Any, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TypeError(f"{name} should be a whole number, got {value!r}")
+    if value < least:
+        raise ValueError(f"{name} should be at least {least}, got {value}")
+    return int(value)
+
+
+def _one_of(name: str, value: Any, known: Sequence[Any]) -> None:
+    if value not in known:
+        raise ValueError(f"{name} should be one of {', '.join(map(repr, known))}, got {value!r}")

@@ -1,0 +1,125 @@
+"""Where training starts: what is known beforehand about waves and effects is put into a network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import nn
+
+from parallelrnn.estimators.forecasting.network import Architecture, Network
+from parallelrnn.estimators.forecasting.options import Options
+from parallelrnn.estimators.forecasting.panel import Array, Panel, Series
+from parallelrnn.estimators.forecasting.sequences import CovariateScale, Profile
+from parallelrnn.nn import WaveDecoder
+
+_SEGMENT = 24  # steps that gated cells read at once, about
+
+
+def start_network(
+    options: Options,
+    panel: Panel,
+    lookback: int,
+    periods: Sequence[float],
+    profiles: Sequence[Profile],
+    covariates: CovariateScale,
+    steps: Sequence[int],
+) -> Network:
+    """A network before its training: waves at the strongest lines of the spectrum, or else they would not find them."""
+    waves = _waves(options, panel.series, profiles, steps, lookback)
+    made_of = Architecture(
+        lookback,
+        options.horizon,
+        cell=options.cell,
+        decoder=options.decoder,
+        block_size=options.block_size,
+        hidden_size=options.hidden_size,
+        num_layers=options.num_layers,
+        num_waves=len(waves),
+        num_decays=options.num_decays,
+        normalize=options.normalize,
+        segment=options.segment or _default_segment(options.cell, lookback, periods),
+        gate=options.gate,
+        dropout=options.dropout,
+        channels=panel.series[0].values.shape[1],
+        past=len(panel.columns.past),
+        future=len(panel.columns.future),
+        static=len(panel.columns.static),
+        quantiles=1 if options.quantiles is None else len(options.quantiles),
+    )
+    network = Network(made_of)
+    if network.effect is not None:
+        _start_effect(network.effect, panel.series, profiles, covariates, steps)
+    if isinstance(network.decoder, WaveDecoder):
+        network.decoder.start_at(
+            waves,
+            [float(lookback)] * len(waves),
+            np.geomspace(2, 2 * options.horizon + 1, options.num_decays).tolist(),
+        )
+    return network
+
+
+def _waves(
+    options: Options, series: Sequence[Series], profiles: Sequence[Profile], steps: Sequence[int], lookback: int
+) -> list[float]:
+    """Periods at which the waves of the decoder start."""
+    # The cycles of the calendar are left in: they vary, and waves that start at them can follow that.
+    scaled = [
+        ((one.values - profile.mean) / profile.scale)[:n]
+        for one, profile, n in zip(series, profiles, steps, strict=True)
+    ]
+    longest = float(max(lookback, options.horizon, 4))
+    found = strongest_periods(scaled, options.num_waves, 1 / min(lookback, 2 * options.horizon), longest)
+    return found or [longest] * (options.num_decays == 0)  # a decoder has to have something
+
+
+@torch.no_grad()
+def _start_effect(
+    effect: nn.Linear,
+    series: Sequence[Series],
+    profiles: Sequence[Profile],
+    covariates: CovariateScale,
+    steps: Sequence[int],
+) -> None:
+    """Effects of covariates by least squares over steps from one value to the next, in which levels do not matter."""
+    known, moved = [], []
+    for one, profile, n in zip(series, profiles, steps, strict=True):
+        known.append(np.diff(covariates.known(one.future[:n]), axis=0))
+        moved.append(np.diff(profile.to_scale(one)[:n], axis=0))
+    found = np.linalg.lstsq(np.concatenate(known), np.concatenate(moved), rcond=1e-6)[0]  # (F, C)
+    effect.weight.copy_(torch.from_numpy(found.T))
+
+
+def _default_segment(cell: str, lookback: int, periods: Sequence[float]) -> int:
+    """One step for memory that is read; about a day for gates, in parts or multiples of the shortest cycle."""
+    if cell in ("linear", "rnn") or lookback < 8:
+        return 1
+    wanted = min(_SEGMENT, lookback // 4)
+    whole = [round(period) for period in periods if abs(period - round(period)) < 1e-9]
+    if not whole:
+        return wanted
+    fitting = [n for n in range(1, lookback // 2 + 1) if n % whole[0] == 0 or whole[0] % n == 0]
+    return min(fitting, key=lambda n: abs(np.log(n / wanted)))
+
+
+def strongest_periods(series: Sequence[Array], most: int, apart: float, longest: float) -> list[float]:
+    """The periods of the highest peaks of the mean spectrum of some series (T, C), each of variance one about.
+
+    At most so many, between 2 steps and `longest`, whose frequencies are `apart`: what a forecast could not tell from
+    each other is one wave.
+    """
+    size = 1 << (max(len(one) for one in series) - 1).bit_length()
+    power = np.zeros(size // 2 + 1)
+    for one in series:
+        for channel in one.T:
+            time = np.arange(len(channel))
+            flat = channel - np.polyval(np.polyfit(time, channel, min(1, len(channel) - 1)), time)
+            power += abs(np.fft.rfft(flat * np.hanning(len(flat)), size)) ** 2 / len(flat)
+    inner = np.flatnonzero((power[1:-1] >= power[:-2]) & (power[1:-1] > power[2:])) + 1
+    peaks = [int(index) for index in inner if 2 < size / index <= longest]
+    found: list[float] = []
+    for index in sorted(peaks, key=lambda index: -power[index]):
+        if len(found) < most and all(abs(index / size - 1 / period) >= apart for period in found):
+            found.append(size / index)
+    return found

@@ -1,0 +1,169 @@
+"""A fitted forecaster as words and tensors, in a directory."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from parallelrnn.estimators.forecasting.cycles import Cycle
+from parallelrnn.estimators.forecasting.fitted import Fitted
+from parallelrnn.estimators.forecasting.grid import Grid
+from parallelrnn.estimators.forecasting.intervals import Calibration
+from parallelrnn.estimators.forecasting.network import Architecture, Encoded, Network
+from parallelrnn.estimators.forecasting.options import Options
+from parallelrnn.estimators.forecasting.panel import Columns, Series
+from parallelrnn.estimators.forecasting.parts import Origins
+from parallelrnn.estimators.forecasting.sequences import CovariateScale, Profile
+from parallelrnn.estimators.model_files import ModelFormat
+
+FORMAT = ModelFormat("parallelrnn forecaster", 1)
+_LONGEST = 10_000_000  # steps of a look-back
+_BACKENDS = tuple(library.value for library in nw.Implementation)  # of tables
+
+
+def save(path: str | Path, arguments: dict[str, Any], backend: str, fitted: Fitted) -> Path:
+    """Write a forecaster; one that was there before is replaced at once."""
+    words = {"arguments": arguments, "backend": backend, **_words(fitted)}
+    return FORMAT.save(path, words, _tensors(fitted))
+
+
+def load(path: str | Path) -> tuple[Options, str, Fitted]:
+    """Read a forecaster: what it was told, the kind of tables it makes, and what it has learned."""
+    return FORMAT.load(path, _whole)
+
+
+def _whole(words: dict[str, Any], tensors: dict[str, Tensor]) -> tuple[Options, str, Fitted]:
+    options = Options(**words["arguments"])
+    _check_sizes(words, tensors)
+    return options, str(words["backend"]), _fitted(words, tensors)
+
+
+def _check_sizes(words: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    """Whether words and tensors agree, before memory is taken for what the words say."""
+    made_of, series = Architecture(**words["architecture"]), words["series"]
+    gates = {"lstm": 4, "gru": 3}.get(made_of.cell, 1)
+    rows, inputs = tensors["network.encoder.weight_ih_l0"].shape
+    count, _, horizon, channels = tensors["calibration.table"].shape
+    has_waves = made_of.decoder == "waves"
+    checks = {
+        "hidden_size": rows == gates * made_of.hidden_size,
+        "inputs": inputs == made_of.segment * (made_of.channels + made_of.past + made_of.future),
+        "horizon": horizon == made_of.horizon == words["arguments"]["horizon"],
+        "channels": channels == made_of.channels,
+        "series": len(series) > 0 and count == len(series) + 1,
+        "sample": all(0 <= index < len(series) for index in words["sample"]["series"]),
+        "num_layers": f"network.encoder.weight_ih_l{made_of.num_layers - 1}" in tensors,
+        "num_waves": not has_waves or len(tensors["network.decoder.log_rate"]) == made_of.num_waves,
+        "num_decays": not has_waves or len(tensors["network.decoder.decay_log_rate"]) == made_of.num_decays,
+        "static": all(tensors[f"series.{index}.static"].shape == (made_of.static,) for index in range(len(series))),
+        "lookback": 1 <= made_of.lookback <= _LONGEST,
+        "backend": words["backend"] in _BACKENDS,
+        "quantiles": made_of.quantiles == len(words["quantiles"] or [0]),
+    }
+    wrong = [name for name, right in checks.items() if not right]
+    if wrong:
+        raise ValueError(f"its words and its tensors do not agree about {', '.join(wrong)}")
+
+
+def _words(fitted: Fitted) -> dict[str, Any]:
+    origin = fitted.grid.origin
+    return {
+        "architecture": dataclasses.asdict(fitted.network.made_of),
+        "columns": dataclasses.asdict(fitted.columns),
+        "freq": fitted.grid.freq,
+        "origin": int(origin) if isinstance(fitted.grid.freq, int) else origin.isoformat(),
+        "unit": None if isinstance(fitted.grid.freq, int) else origin.unit,  # to which time stamps are exact
+        "periods": list(fitted.periods),
+        "quantiles": fitted.quantiles,
+        "history": list(fitted.history),
+        "series": [
+            {
+                "name": _plain_name(one.name),
+                "position": one.position,
+                "trained": fitted.trained[one.name],
+                "cycles": [cycle.period for cycle in fitted.profiles[one.name].cycles],
+            }
+            for one in fitted.recent
+        ],
+        "sample": {"series": list(fitted.sample.series), "positions": list(fitted.sample.positions)},
+    }
+
+
+def _plain_name(name: Any) -> Any:
+    if isinstance(name, np.generic):
+        name = name.item()
+    if not isinstance(name, str | int | float | bool):
+        raise TypeError(f"a series is named {name!r}, a {type(name).__name__}; only texts and numbers can be saved")
+    return name
+
+
+def _tensors(fitted: Fitted) -> dict[str, Tensor]:
+    tensors = {f"network.{name}": tensor.detach() for name, tensor in fitted.network.state_dict().items()}
+    for field in dataclasses.fields(CovariateScale):
+        tensors[f"covariates.{field.name}"] = torch.from_numpy(getattr(fitted.covariates, field.name))
+    for index, one in enumerate(fitted.recent):
+        for name in ("values", "observed", "past", "future", "static"):
+            tensors[f"series.{index}.{name}"] = torch.from_numpy(np.ascontiguousarray(getattr(one, name)))
+        profile = fitted.profiles[one.name]
+        tensors[f"series.{index}.mean"] = torch.from_numpy(profile.mean)
+        tensors[f"series.{index}.scale"] = torch.from_numpy(profile.scale)
+        for number, cycle in enumerate(profile.cycles):
+            tensors[f"series.{index}.cosines.{number}"] = torch.from_numpy(cycle.cosines)
+            tensors[f"series.{index}.sines.{number}"] = torch.from_numpy(cycle.sines)
+    tensors["calibration.table"] = fitted.calibration.table
+    tensors["calibration.counts"] = fitted.calibration.counts
+    for name in ("state", "level", "scale", "added"):
+        tensors[f"sample.{name}"] = getattr(fitted.sample.held, name)
+    return tensors
+
+
+def _fitted(words: dict[str, Any], tensors: dict[str, Tensor]) -> Fitted:
+    with torch.random.fork_rng(devices=[]):
+        network = Network(Architecture(**words["architecture"]))
+    network.load_state_dict(
+        {name.removeprefix("network."): t for name, t in tensors.items() if name.startswith("network.")}
+    )
+    columns: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in words["columns"].items()
+    }
+    freq = words["freq"]
+    recent, profiles, trained = [], {}, {}
+    for index, about in enumerate(words["series"]):
+        arrays = {
+            name: tensors[f"series.{index}.{name}"].numpy()
+            for name in ("values", "observed", "past", "future", "static")
+        }
+        recent.append(Series(about["name"], about["position"], **arrays))
+        cycles = [
+            Cycle(period, tensors[f"series.{index}.cosines.{n}"].numpy(), tensors[f"series.{index}.sines.{n}"].numpy())
+            for n, period in enumerate(about["cycles"])
+        ]
+        scale = [tensors[f"series.{index}.{name}"].numpy() for name in ("mean", "scale")]
+        profiles[about["name"]] = Profile(scale[0], scale[1], tuple(cycles))
+        trained[about["name"]] = about["trained"]
+    sample = Origins(
+        Encoded(**{name: tensors[f"sample.{name}"] for name in ("state", "level", "scale", "added")}),
+        series=tuple(words["sample"]["series"]),
+        positions=tuple(words["sample"]["positions"]),
+    )
+    return Fitted(
+        network.eval(),
+        Columns(**columns),
+        Grid(freq, words["origin"] if isinstance(freq, int) else pd.Timestamp(words["origin"]).as_unit(words["unit"])),
+        tuple(words["periods"]),
+        CovariateScale(*(tensors[f"covariates.{field.name}"].numpy() for field in dataclasses.fields(CovariateScale))),
+        profiles,
+        trained,
+        tuple(recent),
+        Calibration(tensors["calibration.table"], tensors["calibration.counts"]),
+        sample,
+        None if words["quantiles"] is None else tuple(words["quantiles"]),
+        tuple(words["history"]),
+    )
