@@ -23,7 +23,7 @@ from parallelrnn.nn import (
 )
 
 if TYPE_CHECKING:
-    from parallelrnn.estimators import Forecaster
+    from parallelrnn.estimators import Forecaster, SequenceClassifier, SequenceRegressor
 
 __all__ = [
     "FeatureTracker",
@@ -34,6 +34,8 @@ __all__ = [
     "ParaLSTMCell",
     "ParaRNN",
     "ParaRNNCell",
+    "SequenceClassifier",
+    "SequenceRegressor",
     "WaveDecoder",
     "contributions",
     "forecast_modes",
@@ -47,8 +49,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Estimators need more than torch and numpy, so they are imported when they are asked for."""
-    if name == "Forecaster":
+    if name in ("Forecaster", "SequenceClassifier", "SequenceRegressor"):
         from parallelrnn import estimators
 
-        return estimators.Forecaster
+        return getattr(estimators, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -4,12 +4,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from parallelrnn.estimators.classifier import SequenceClassifier
     from parallelrnn.estimators.forecaster import Forecaster
+    from parallelrnn.estimators.regressor import SequenceRegressor
 
-__all__ = ["Forecaster"]
+__all__ = ["Forecaster", "SequenceClassifier", "SequenceRegressor"]
 
 # Where each is, what it takes besides torch and numpy, and the extra that brings that.
-_DOORS = {"Forecaster": ("forecaster", ("lightning_fabric", "narwhals", "pandas", "safetensors"), "forecast")}
+_SEQUENCES = ("lightning_fabric", "safetensors", "sklearn")
+_DOORS = {
+    "Forecaster": ("forecaster", ("lightning_fabric", "narwhals", "pandas", "safetensors"), "forecast"),
+    "SequenceClassifier": ("classifier", _SEQUENCES, "sequences"),
+    "SequenceRegressor": ("regressor", _SEQUENCES, "sequences"),
+}
 
 
 def __getattr__(name: str) -> Any:

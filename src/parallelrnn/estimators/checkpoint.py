@@ -19,7 +19,8 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
-from parallelrnn.estimators.training import Progress, Trainer
+from parallelrnn.estimators.progress import progress_bar
+from parallelrnn.estimators.training import ModuleT, Progress, Trainer
 from parallelrnn.files import write_bytes
 
 FILE = "training.safetensors"
@@ -96,6 +97,20 @@ class Checkpoint:
         trainer.random.set_state(tensors["random.order"])
         torch.set_rng_state(tensors["random.dropout"])
         trainer.progress = Progress(**json.loads(words["progress"]))
+
+
+def train(trainer: Trainer[ModuleT], progress: bool | None, checkpoint: Checkpoint | None) -> ModuleT:
+    """Run a training with a progress bar, or go on with one that was kept, and keep it after every epoch."""
+    if checkpoint is not None:
+        checkpoint.restore(trainer)
+    with progress_bar(progress) as watch:
+
+        def after_epoch(trainer: Trainer[ModuleT]) -> None:
+            watch(trainer)
+            if checkpoint is not None:
+                checkpoint.save(trainer)
+
+        return trainer.run(after_epoch)
 
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -36,3 +36,9 @@ def pointwise(name: str) -> Loss:
         return (each * weight).sum() / weight.sum().clamp(min=1)
 
     return loss
+
+
+def cross_entropy(output: Tensor, target: Tensor, weight: Tensor) -> Tensor:
+    """The negative logarithm of the probability of the class, on average; outputs (B, classes), classes (B,)."""
+    each = nn.functional.cross_entropy(output, target, reduction="none")
+    return (each * weight).sum() / weight.sum().clamp(min=1)

@@ -109,10 +109,11 @@ class Trainer(Generic[ModuleT]):
         recipe: Recipe,
         seed: int,
         fabric: Any,
+        together: int = TOGETHER,  # examples that are judged at once
     ) -> None:
         self.recipe, self.source = recipe, source
         self._training, self._validation, self._loss = training, validation, loss
-        self._fabric = fabric
+        self._fabric, self._together = fabric, together
         self.network = network
         self.optimizer = torch.optim.Adam(network.parameters(), lr=recipe.learning_rate)
         self._module, self._optimizer = fabric.setup(network, self.optimizer)
@@ -163,7 +164,7 @@ class Trainer(Generic[ModuleT]):
         """The mean loss over the validation."""
         self.network.eval()
         total = count = 0.0
-        for rows in self._mine(self._validation).split(TOGETHER):
+        for rows in self._mine(self._validation).split(self._together):
             batch = self._batch(rows)
             weight = float(batch.weight.sum())
             total += float(self._loss(self._module(batch), batch.target, batch.weight)) * weight

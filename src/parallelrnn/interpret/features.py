@@ -125,7 +125,7 @@ def recurrence_features(
     if isinstance(obj, WaveDecoder):
         raise TypeError("a wave decoder has forecast modes and no memory; read it by forecast_modes")
     if isinstance(obj, nn.Module):
-        shares = None if x is None else Shares(obj, x)
+        shares = None if x is None else Shares.over(obj, x)
         return features_of_blocks(recurrent_blocks(obj), shares, tol=tol, freq=freq)
     if x is not None:
         raise TypeError("a matrix alone has no output to share; give the layer that it belongs to")

@@ -25,13 +25,11 @@ class Shares:
     (and of eigenvalues 0, if there are any) sum to one.
     """
 
-    @torch.no_grad()
-    def __init__(self, layer: Any, x: Tensor) -> None:
-        layer = evaluating(as_blocks(layer))
-        states, sizes = layer.block_states(as_input(layer, x)), layer.block_sizes
+    def __init__(self, layer: Any, states: Tensor) -> None:
+        """`states` (N, d) of the last layer's blocks, at any steps of any sequences."""
+        sizes = layer.block_sizes
         weight, _ = linear_map(layer)
-        centred = states.flatten(0, -2).double()
-        centred = centred - centred.mean(0)
+        centred = states.double() - states.double().mean(0)
         output = centred @ weight.double().T
         covariance = centred.T @ output  # (d, out)
         self._variance = float((output**2).sum())
@@ -43,6 +41,13 @@ class Shares:
         ]
         self._last = layer.num_layers - 1
         self._num_blocks = len(sizes) // (2 if layer.bidirectional else 1)
+
+    @classmethod
+    @torch.no_grad()
+    def over(cls, layer: Any, x: Tensor) -> Shares:
+        """Over all steps of some input."""
+        layer = evaluating(as_blocks(layer))
+        return cls(layer, layer.block_states(as_input(layer, x)).flatten(0, -2))
 
     def __call__(self, block: RecurrentBlock) -> Array | None:
         """The form F (D, D) of a block: what a projector P takes out of its state has the share trace(F P).

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from parallelrnn import WaveDecoder
-from parallelrnn.estimators.forecasting.network import CELLS, DECODERS, Architecture, Network
+from parallelrnn.estimators.encoder import CELLS
+from parallelrnn.estimators.forecasting.network import DECODERS, Architecture, Network
 from parallelrnn.estimators.forecasting.sequences import Batch
 
 LOOKBACK, HORIZON = 12, 6

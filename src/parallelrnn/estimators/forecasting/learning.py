@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
-from parallelrnn.estimators.checkpoint import Checkpoint
+from parallelrnn.estimators.checkpoint import Checkpoint, train
 from parallelrnn.estimators.forecasting.cycles import calendar_periods
 from parallelrnn.estimators.forecasting.fitted import Fitted
 from parallelrnn.estimators.forecasting.inference import calibrate
@@ -22,7 +22,6 @@ from parallelrnn.estimators.forecasting.pruning import prune
 from parallelrnn.estimators.forecasting.sequences import CovariateScale, Profile, Sequences
 from parallelrnn.estimators.forecasting.start import start_network
 from parallelrnn.estimators.losses import pinball, pointwise
-from parallelrnn.estimators.progress import progress_bar
 from parallelrnn.estimators.training import Recipe, Trainer, make_fabric, own_randomness
 
 _LOOKBACK = 336  # steps, where series are long enough
@@ -93,16 +92,7 @@ def _train(
         return trained, again.progress.best
 
     trainer = trainer_of(network, options.recipe())
-    if checkpoint is not None:
-        checkpoint.restore(trainer)
-    with progress_bar(options.progress) as watch:
-
-        def after_epoch(trainer: Trainer[Network]) -> None:
-            watch(trainer)
-            if checkpoint is not None:
-                checkpoint.save(trainer)
-
-        trained = trainer.run(after_epoch)
+    trained = train(trainer, options.progress, checkpoint)
     seconds = trainer.progress.seconds
     if not options.prune or (options.max_time is not None and seconds >= options.max_time):
         return trained, tuple(trainer.progress.history)

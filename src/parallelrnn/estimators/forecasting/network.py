@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
+from parallelrnn.estimators.encoder import in_segments, make_encoder
 from parallelrnn.estimators.forecasting.sequences import Batch
-from parallelrnn.nn import ParaGRU, ParaLSTM, ParaRNN, WaveDecoder
-from parallelrnn.nn.initialize import waves_
+from parallelrnn.nn import WaveDecoder
 
-CELLS = ("linear", "rnn", "lstm", "gru")
 DECODERS = ("waves", "linear")
 NORMALIZATIONS = ("mean", "last", "standard", None)
-_SHORTEST = 3.0  # period in steps of the fastest memory at the start
-_HALF_LIFE = 40.0  # steps, of all memory at the start
 _FLOOR = 0.1  # of the deviation by which a window is divided, so that a calm one does not explode
 
 
@@ -80,8 +76,16 @@ class Network(nn.Module):
     def __init__(self, made_of: Architecture) -> None:
         super().__init__()
         self.made_of = made_of
-        inputs = made_of.segment * (made_of.channels + made_of.past + made_of.future)
-        self.encoder = _encoder(made_of, inputs)
+        self.encoder = make_encoder(
+            made_of.cell,
+            made_of.channels + made_of.past + made_of.future,
+            made_of.hidden_size,
+            made_of.num_layers,
+            made_of.block_size,
+            made_of.lookback,
+            made_of.segment,
+            aggregate=None,
+        )
         self.gate = nn.Linear(made_of.hidden_size, made_of.hidden_size) if made_of.gate else None
         if self.gate is not None:
             nn.init.zeros_(self.gate.weight)
@@ -112,7 +116,7 @@ class Network(nn.Module):
         x = window if batch.valid is None else window * batch.valid[..., None]
         if self.made_of.past or self.made_of.future:
             x = torch.cat([x, batch.covariates, batch.known[:, : self.made_of.lookback]], -1)
-        x = _in_segments(x, self.made_of.segment)
+        x = in_segments(x, self.made_of.segment)
         if batch.valid is None or self.made_of.cell == "linear":  # zeros leave a linear memory empty
             last = self.encoder.last_state(x)
         else:
@@ -169,37 +173,3 @@ class Encoded:
         """Forecasts (B, H, C, Q) from what a decoder makes of the state, (B, H, C * Q)."""
         shaped: Tensor = decoded.unflatten(-1, (made_of.channels, made_of.quantiles))
         return shaped * self.scale[..., None] + (self.level + self.added)[..., None]
-
-
-def _encoder(made_of: Architecture, inputs: int) -> ParaRNN | ParaLSTM | ParaGRU:
-    options = {"batch_first": True, "block_size": made_of.block_size, "aggregate": None}
-    size, layers = made_of.hidden_size, made_of.num_layers
-    if made_of.cell == "lstm":
-        return ParaLSTM(inputs, size, layers, **options)  # type: ignore[arg-type]
-    if made_of.cell == "gru":
-        return ParaGRU(inputs, size, layers, **options)  # type: ignore[arg-type]
-    linear = made_of.cell == "linear"
-    polar = made_of.block_size == 2
-    layer = ParaRNN(
-        inputs,
-        size,
-        layers,
-        "linear" if linear else "tanh",
-        bias=not linear,
-        form="polar" if polar else "free",
-        **options,  # type: ignore[arg-type]
-    )
-    if polar:
-        steps = max(4.0, made_of.lookback / made_of.segment)
-        count = size // 2
-        periods = torch.logspace(math.log10(_SHORTEST), math.log10(steps), count, dtype=torch.float64).tolist()
-        waves_(layer, periods, [max(1.0, _HALF_LIFE / made_of.segment)] * count)
-    return layer
-
-
-def _in_segments(x: Tensor, segment: int) -> Tensor:
-    """(B, L, F) -> (B, L / segment, segment * F), with zeros before the first where L is no multiple."""
-    if segment == 1:
-        return x
-    whole: Tensor = nn.functional.pad(x, (0, 0, -x.shape[1] % segment, 0)).unflatten(1, (-1, segment))
-    return whole.flatten(2)

@@ -6,11 +6,12 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from numbers import Integral
 from typing import Any
 
+from parallelrnn.estimators.arguments import check_blocks, check_one_of, check_training, epoch_limits, whole_number
+from parallelrnn.estimators.encoder import CELLS
 from parallelrnn.estimators.forecasting.gaps import MISSING
-from parallelrnn.estimators.forecasting.network import CELLS, DECODERS, NORMALIZATIONS
+from parallelrnn.estimators.forecasting.network import DECODERS, NORMALIZATIONS
 from parallelrnn.estimators.losses import LOSSES
 from parallelrnn.estimators.training import Recipe
 
@@ -66,26 +67,16 @@ class Options:
     def __post_init__(self) -> None:
         for name, least in _WHOLE.items():
             if not (name in _OPTIONAL and getattr(self, name) is None):
-                setattr(self, name, _whole(name, getattr(self, name), least))
-        _one_of("cell", self.cell, CELLS)
-        _one_of("decoder", self.decoder, DECODERS)
-        _one_of("normalize", self.normalize, NORMALIZATIONS)
-        _one_of("channels", self.channels, CHANNELS)
-        _one_of("missing", self.missing, MISSING)
-        _one_of("loss", self.loss, LOSSES)
-        if self.hidden_size % self.block_size:
-            raise ValueError(f"hidden_size {self.hidden_size} is not a multiple of block_size {self.block_size}")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout should be at least 0 and below 1, got {self.dropout}")
-        if not (self.learning_rate > 0 and math.isfinite(self.learning_rate)):
-            raise ValueError(f"learning_rate should be above 0, got {self.learning_rate}")
-        if not self.gradient_clip >= 0:
-            raise ValueError(f"gradient_clip should be at least 0, which clips nothing, got {self.gradient_clip}")
-        if self.max_time is not None and not self.max_time > 0:
-            raise ValueError(f"max_time should be a number of seconds above 0, got {self.max_time}")
-        least, most = self.epoch_steps = (int(self.epoch_steps[0]), int(self.epoch_steps[1]))
-        if not 1 <= least <= most:
-            raise ValueError(f"epoch_steps: expected the fewest and the most steps of an epoch, got {least} and {most}")
+                setattr(self, name, whole_number(name, getattr(self, name), least))
+        check_one_of("cell", self.cell, CELLS)
+        check_one_of("decoder", self.decoder, DECODERS)
+        check_one_of("normalize", self.normalize, NORMALIZATIONS)
+        check_one_of("channels", self.channels, CHANNELS)
+        check_one_of("missing", self.missing, MISSING)
+        check_one_of("loss", self.loss, LOSSES)
+        check_blocks(self.hidden_size, self.block_size)
+        check_training(self.dropout, self.learning_rate, self.gradient_clip, self.max_time)
+        self.epoch_steps = epoch_limits(self.epoch_steps)
         self._check_cycles()
         self._check_quantiles()
         for name in ("past_covariates", "future_covariates", "static_covariates"):
@@ -125,16 +116,3 @@ class Options:
         self.quantiles = tuple(sorted(float(quantile) for quantile in self.quantiles))
         if not self.quantiles or not all(0 < quantile < 1 for quantile in self.quantiles):
             raise ValueError(f"quantiles: expected numbers between 0 and 1, got {list(self.quantiles)}")
-
-
-def _whole(name: str, value: Any, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise TypeError(f"{name} should be a whole number, got {value!r}")
-    if value < least:
-        raise ValueError(f"{name} should be at least {least}, got {value}")
-    return int(value)
-
-
-def _one_of(name: str, value: Any, known: Sequence[Any]) -> None:
-    if value not in known:
-        raise ValueError(f"{name} should be one of {', '.join(map(repr, known))}, got {value!r}")
