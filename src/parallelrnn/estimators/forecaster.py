@@ -58,12 +58,14 @@ class Forecaster(Options):
         Of the decoder, at most; with `prune`, those that carry nothing are taken out after training.
     gate
         Whether memory is toned down before it sets the amplitudes: as a whole where it is of unusual size, and unit by
-        unit by a gate that sees them all. Without, forecasts of the linear cell are linear in the window.
+        unit by a gate that sees them all. Without, forecasts of the linear cell are linear in the window. By default
+        where there are 5,000 windows to learn it from.
     cycles
-        "calendar": those hours, days, weeks and years that the series have; a list of periods in steps; or None.
+        "calendar": those hours, days, weeks and years that stand out in the series and come round at least three times
+        in what is learned from; a list of periods in steps, which are taken as they are; or None.
     normalize
         What is taken off each window and given back: its "mean", its "last" value, mean and deviation ("standard"), or
-        nothing (None).
+        nothing (None); "auto" is the last value where it is a much better forecast than the mean, which else it is.
     segment
         Steps that the cell reads at once; by default 1 for linear and rnn, about 24 for lstm and gru.
     channels
@@ -71,7 +73,8 @@ class Forecaster(Options):
     past_covariates, future_covariates, static_covariates
         Names of columns. Past: known up to now. Future: known ahead, too; their effect is linear. Static: one value.
     quantiles
-        Train on these quantiles, and take intervals from them. None: one forecast, and conformal intervals.
+        Train on these quantiles and the median, and take intervals from them. None: one forecast, and conformal
+        intervals.
     missing
         "interpolate": gaps are filled by straight lines, with a warning, and neither trained nor judged on; or "error".
     loss, learning_rate, batch_size, max_epochs, epoch_steps, patience, gradient_clip, dropout

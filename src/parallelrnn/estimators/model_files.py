@@ -43,6 +43,7 @@ class ModelFormat:
         checksum = hashlib.sha256(data).hexdigest()
         weights = f"weights-{checksum[:16]}.safetensors"
         manifest = {"format": self.name, "version": self.version, "weights": weights, "sha256": checksum, **words}
+        manifest["words_sha256"] = _sum_of(manifest)
         text = json.dumps(manifest, indent=1, allow_nan=False)
         write_bytes(directory / weights, data)
         write_text(directory / MANIFEST, text)
@@ -79,7 +80,13 @@ class ModelFormat:
                 f"{file} has version {manifest.get('version')!r}, and this release reads version {self.version}; "
                 "install the release that wrote it, or fit again"
             )
+        if manifest.pop("words_sha256", None) != _sum_of(manifest):
+            raise ModelFileError(f"{file} is not what was saved: it was changed")
         return manifest
+
+
+def _sum_of(manifest: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
 
 
 def _checked_tensors(directory: Path, manifest: dict[str, Any]) -> dict[str, Tensor]:

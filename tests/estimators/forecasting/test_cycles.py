@@ -111,3 +111,22 @@ def test_a_cycle_has_to_come_round_three_times() -> None:
     time = np.arange(71)
     assert fit_cycles(series(day(time)), 71, [24]) == ()
     assert len(fit_cycles(series(day(np.arange(96))), 96, [24])) == 1
+
+
+@pytest.mark.parametrize(
+    ("period", "steps"), [(12, 38), (12, 58), (24, 96), (52.18, 200), (365.25, 1200), (365.25, 2000)]
+)
+def test_cycles_that_came_round_a_few_times_are_found(period: float, steps: int) -> None:
+    """Their lines lie so close that no frequency lies between them."""
+    time, random = np.arange(steps), np.random.default_rng(0)
+    wave = 100 + 5 * np.sin(2 * np.pi * time / period) + random.standard_normal(steps)
+    assert [cycle.period for cycle in fit_cycles(series(wave), steps, [period])] == [period]
+    walks = [np.cumsum(random.standard_normal(steps)) for _ in range(40)]
+    assert sum(len(fit_cycles(series(walk), steps, [period])) for walk in walks) <= 5  # 5 % of short ones, by chance
+
+
+def test_named_cycles_are_taken_as_they_are() -> None:
+    noise = np.random.default_rng(0).standard_normal(60)
+    assert fit_cycles(series(noise), 60, [12]) == ()
+    (found,) = fit_cycles(series(noise), 60, [12, 31], named=True)
+    assert found.period == 12

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -79,7 +80,18 @@ def edit(saved: Path, **changes: Any) -> None:
     words = json.loads((saved / MANIFEST).read_text())
     for name, change in changes.items():
         words[name] = {**words[name], **change} if name in ("architecture", "arguments") and change else change
+    del words["words_sha256"]
+    words["words_sha256"] = hashlib.sha256(json.dumps(words, sort_keys=True).encode()).hexdigest()
     (saved / MANIFEST).write_text(json.dumps(words))
+
+
+@pytest.mark.parametrize(("name", "value"), [("origin", "2024-01-02"), ("periods", [8.0]), ("named", True)])
+def test_words_that_were_changed_are_refused(saved: Path, name: str, value: Any) -> None:
+    words = json.loads((saved / MANIFEST).read_text())
+    assert words[name] != value
+    (saved / MANIFEST).write_text(json.dumps({**words, name: value}))
+    with pytest.raises(ModelFileError, match=r"model\.json is not what was saved: it was changed"):
+        Forecaster.load(saved)
 
 
 def test_a_file_that_was_cut_off_is_refused(saved: Path) -> None:

@@ -18,8 +18,13 @@ from parallelrnn.interpret.units import Step
 
 HARMONICS = 8
 _SEEN = 3  # times that a cycle has to come round in the data
+_SEEN_IF_NAMED = 2  # the same if a user says that it is there
 _OUTSTANDING = 12.0  # times the power around a line; by chance once in 160,000 lines
 _AROUND = 25  # frequencies on each side of a line that are looked at
+_APART = 6.0  # frequencies from line to line, for some of them to lie between
+_NEAR = 10  # the same where lines lie close
+_FEWEST = 4  # frequencies that can tell how much noise there is
+_GROWN = 1.3  # times the level of the first third in the last, or the other way round
 _SECONDS = {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _CLOCK = (3600.0, 86400.0, 604800.0, 31557600.0)  # hour, day, week and year
 _YEAR = {"business days": 260.89, "weeks": 52.1775, "months": 12.0}
@@ -57,17 +62,22 @@ def calendar_periods(step: Step) -> list[float]:
     return [period for period in periods if period >= 2]
 
 
-def fit_cycles(series: Series, steps: int, periods: Sequence[float]) -> tuple[Cycle, ...]:
-    """The cycles of these periods that the first so many steps of a series have, by least squares."""
+def fit_cycles(series: Series, steps: int, periods: Sequence[float], named: bool = False) -> tuple[Cycle, ...]:
+    """The cycles of these periods that the first so many steps of a series have, by least squares.
+
+    Those that a user has `named` are not looked for but taken, if they come round at all.
+    """
     values, observed = series.values[:steps], series.observed[:steps]
-    periods = sorted(period for period in periods if period * _SEEN <= steps)
+    periods = sorted(period for period in periods if period * (_SEEN_IF_NAMED if named else _SEEN) <= steps)
     lines = {period: _lines(period, [p for p in periods if p < period], steps) for period in periods}
     numbers = np.arange(series.position, series.position + steps)
     cosines = {period: np.zeros((HARMONICS, values.shape[1])) for period in periods}
     sines = {period: np.zeros((HARMONICS, values.shape[1])) for period in periods}
     for channel in range(values.shape[1]):
         channel_values = values[:, channel], observed[:, channel], numbers
-        kept = _outstanding(*channel_values, lines)
+        kept = periods if named else _outstanding(*channel_values, lines)
+        if not named:
+            kept = [period for period in kept if not _grows_with_level(*channel_values, period, lines[period])]
         found = _least_squares(*channel_values, {period: lines[period] for period in kept})
         for period, (cosine, sine) in found.items():
             rows = np.array(lines[period]) - 1
@@ -99,7 +109,7 @@ def _stands_out(values: Array, period: float, lines: dict[float, list[int]]) -> 
     steps = len(values)
     time = np.arange(steps)
     flat = values - np.polyval(np.polyfit(time, values, 1), time)
-    if flat.std() <= 1e-9 * abs(values).max():  # rounding
+    if flat.std() <= 1e-12 * abs(values).max():  # rounding
         return False
     flat *= np.hanning(steps + 2)[1:-1]  # keeps strong lines from spilling over
     power = abs(np.fft.rfft(flat)) ** 2
@@ -107,13 +117,59 @@ def _stands_out(values: Array, period: float, lines: dict[float, list[int]]) -> 
     between = bins > 0
     for frequency in [k / p for p, numbers in lines.items() for k in numbers]:
         between &= abs(bins - frequency * steps) > 2.5
+    close = steps < _APART * period
     for k in lines[period]:
         around = power[between & (abs(bins - k / period * steps) <= _AROUND)]
-        line = abs(flat @ np.exp(-2j * math.pi * k / period * time)) ** 2
         # The power of noise is exponentially distributed: its mean is its median over ln 2.
-        if len(around) >= 4 and line > _OUTSTANDING * np.median(around) / math.log(2):
+        if close or len(around) < _FEWEST:
+            noise = _noise_without(values, period, lines[period], k)
+        else:
+            noise = float(np.median(around)) / math.log(2)
+        line = abs(flat @ np.exp(-2j * math.pi * k / period * time)) ** 2
+        if line > _OUTSTANDING * noise:
             return True
     return False
+
+
+def _noise_without(values: Array, period: float, numbers: Sequence[int], k: int) -> float:
+    """The power of noise at line k of a period whose lines are so close that nothing lies between them.
+
+    By what is left without them, which may fall with the frequency as a power of it.
+    """
+    steps = len(values)
+    time = np.arange(steps)
+    rest = values - _line_sum(values, np.ones(steps, dtype=bool), time, {period: list(numbers)})
+    rest = (rest - np.polyval(np.polyfit(time, rest, 1), time)) * np.hanning(steps + 2)[1:-1]
+    power = abs(np.fft.rfft(rest)) ** 2
+    place = k / period * steps
+    bins = np.arange(1, len(power))
+    near = bins[(abs(bins - place) <= _NEAR) & (power[1:] > 0)]
+    if len(near) < _FEWEST:
+        return math.inf
+    frequency, height = np.log(near / place), np.log(power[near])
+    slope = min(0.0, float(np.polyfit(frequency, height, 1)[0]))
+    level = (
+        float(np.mean(height - slope * frequency)) + np.euler_gamma
+    )  # the mean logarithm of noise lies below its own
+    return math.exp(level) / (1 - period / steps)  # lines took one in so many of it with them
+
+
+def _grows_with_level(
+    values: Array, observed: NDArray[np.bool_], numbers: NDArray[np.int64], period: float, ks: list[int]
+) -> bool:
+    """Whether a cycle is the larger the higher the level, as in sales that grow: then it is not the same every time."""
+    if not (values > 0).all():
+        return False
+    third = len(values) // 3
+    parts = [slice(0, third), slice(len(values) - third, None)]
+    if third < 2 * period:
+        return False
+    size = [_line_sum(values[part], observed[part], numbers[part], {period: ks}).std() for part in parts]
+    level = [values[part].mean() for part in parts]
+    if not min(size) > 0:
+        return False
+    growth, of_level = (math.log(pair[1] / pair[0]) for pair in (size, level))
+    return abs(of_level) > math.log(_GROWN) and abs(growth - of_level) < abs(of_level) / 2
 
 
 def _line_sum(

@@ -28,6 +28,7 @@ class Fitted:
     columns: Columns
     grid: Grid
     periods: tuple[float, ...]  # of the cycles that were looked for
+    named: bool  # whether a user said so
     covariates: CovariateScale
     profiles: dict[Any, Profile]  # by the name of a series
     trained: dict[Any, int]  # by the name of a series, the position at which its training ended
@@ -50,7 +51,7 @@ class Fitted:
     def profile(self, series: Series) -> Profile:
         """Of a series that is known, or of a new one from all that there is of it."""
         known = self.profiles.get(series.name)
-        return Profile.of(series, len(series), self.periods) if known is None else known
+        return Profile.of(series, len(series), self.periods, self.named) if known is None else known
 
     def view(self, series: Sequence[Series], ahead: Sequence[Array] | None = None) -> View:
         """Some series as the network sees them; `ahead` are their covariates after the last step, (H, F) each."""

@@ -79,7 +79,5 @@ def _upper_quantiles(errors: Tensor, levels: Tensor) -> Tensor:
 
 
 def middle_of(quantiles: Sequence[float] | None) -> int:
-    """Which of several quantiles is the forecast: the one next to the median."""
-    if quantiles is None:
-        return 0
-    return min(range(len(quantiles)), key=lambda index: abs(quantiles[index] - 0.5))
+    """Which of several quantiles is the forecast: the median."""
+    return 0 if quantiles is None else list(quantiles).index(0.5)

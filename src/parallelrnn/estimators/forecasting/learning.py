@@ -44,12 +44,15 @@ def learn(options: Options, panel: Panel, val_size: int | None, checkpoint: Chec
     lookback = options.lookback or _default_lookback(panel.series)
     steps = [len(one) - _validation_steps(len(one), options.horizon, val_size) for one in panel.series]
     _check_observed(panel, steps)
-    profiles = [Profile.of(one, n, periods) for one, n in zip(panel.series, steps, strict=True)]
+    named = options.cycles is not None and options.cycles != "calendar"
+    profiles = [Profile.of(one, n, periods, named) for one, n in zip(panel.series, steps, strict=True)]
+    if named:
+        _tell_lost_cycles(panel.series, steps, profiles, periods)
     covariates = CovariateScale.of(panel.series, steps)
     sequences = Sequences(panel.series, profiles, covariates, lookback, options.horizon)
     split = split_windows(panel.series, sequences, steps)
     with own_randomness(options.random_state, options.accelerator):
-        network = start_network(options, panel, lookback, periods, profiles, covariates, steps)
+        network = start_network(options, panel, sequences, split.training, periods, profiles, covariates, steps)
         network, history = _train(options, network, sequences, split, checkpoint)
     sample = split.validation[:: max(1, len(split.validation) // _SAMPLED)]
     return Fitted(
@@ -57,6 +60,7 @@ def learn(options: Options, panel: Panel, val_size: int | None, checkpoint: Chec
         panel.columns,
         panel.grid,
         tuple(periods),
+        named,
         covariates,
         {one.name: profile for one, profile in zip(panel.series, profiles, strict=True)},
         {one.name: one.position + n for one, n in zip(panel.series, steps, strict=True)},
@@ -104,6 +108,19 @@ def _periods(options: Options, panel: Panel) -> list[float]:
     if options.cycles is None:
         return []
     return calendar_periods(panel.grid.step) if options.cycles == "calendar" else [float(p) for p in options.cycles]
+
+
+def _tell_lost_cycles(
+    series: Sequence[Series], steps: Sequence[int], profiles: Sequence[Profile], periods: Sequence[float]
+) -> None:
+    for one, n, profile in zip(series, steps, profiles, strict=True):
+        lost = [period for period in periods if period not in [cycle.period for cycle in profile.cycles]]
+        if lost:
+            warnings.warn(
+                f"series {one.name!r} lacks cycles of {', '.join(f'{one:g}' for one in lost)} steps: the {n} steps "
+                "that are learned from do not hold them twice",
+                stacklevel=5,
+            )
 
 
 def _check_observed(panel: Panel, steps: Sequence[int]) -> None:

@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
+from numbers import Real
 from typing import Any
 
 from parallelrnn.estimators.arguments import check_blocks, check_one_of, check_training, epoch_limits, whole_number
@@ -39,10 +40,10 @@ class Options:
     num_waves: int = 8
     num_decays: int = 4
     prune: bool = True
-    gate: bool = True
+    gate: bool | None = None
     dropout: float = 0.3
     cycles: str | Sequence[float] | None = "calendar"
-    normalize: str | None = "mean"
+    normalize: str | None = "auto"
     segment: int | None = None
     channels: str = "independent"
     past_covariates: Sequence[str] = ()
@@ -70,7 +71,7 @@ class Options:
                 setattr(self, name, whole_number(name, getattr(self, name), least))
         check_one_of("cell", self.cell, CELLS)
         check_one_of("decoder", self.decoder, DECODERS)
-        check_one_of("normalize", self.normalize, NORMALIZATIONS)
+        check_one_of("normalize", self.normalize, ("auto", *NORMALIZATIONS))
         check_one_of("channels", self.channels, CHANNELS)
         check_one_of("missing", self.missing, MISSING)
         check_one_of("loss", self.loss, LOSSES)
@@ -104,6 +105,8 @@ class Options:
     def _check_cycles(self) -> None:
         if self.cycles is None or self.cycles == "calendar":
             return
+        if isinstance(self.cycles, Real):
+            self.cycles = (float(self.cycles),)
         if isinstance(self.cycles, str):
             raise ValueError(f"cycles should be 'calendar', a list of periods in steps, or None, got {self.cycles!r}")
         self.cycles = tuple(float(period) for period in self.cycles)
@@ -113,6 +116,7 @@ class Options:
     def _check_quantiles(self) -> None:
         if self.quantiles is None:
             return
-        self.quantiles = tuple(sorted(float(quantile) for quantile in self.quantiles))
-        if not self.quantiles or not all(0 < quantile < 1 for quantile in self.quantiles):
+        wanted = {float(quantile) for quantile in self.quantiles}
+        if not wanted or not all(0 < quantile < 1 for quantile in wanted):
             raise ValueError(f"quantiles: expected numbers between 0 and 1, got {list(self.quantiles)}")
+        self.quantiles = tuple(sorted(wanted | {0.5}))  # the forecast itself

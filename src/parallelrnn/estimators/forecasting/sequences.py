@@ -24,10 +24,10 @@ class Profile:
     cycles: tuple[Cycle, ...]  # of the series as it is
 
     @classmethod
-    def of(cls, series: Series, steps: int, periods: Sequence[float]) -> Profile:
-        """From the first so many steps of a series."""
+    def of(cls, series: Series, steps: int, periods: Sequence[float], named: bool = False) -> Profile:
+        """From the first so many steps of a series; see `fit_cycles`."""
         values = np.where(series.observed[:steps], series.values[:steps], np.nan)
-        return cls(*_mean_and_scale(values), fit_cycles(series, steps, periods))
+        return cls(*_mean_and_scale(values), fit_cycles(series, steps, periods, named))
 
     def cycle_at(self, positions: NDArray[np.int64]) -> Array:
         """The cycles of the calendar together, (n, C)."""

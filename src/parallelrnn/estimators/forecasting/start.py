@@ -6,27 +6,31 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from parallelrnn.estimators.forecasting.network import Architecture, Network
 from parallelrnn.estimators.forecasting.options import Options
 from parallelrnn.estimators.forecasting.panel import Array, Panel, Series
-from parallelrnn.estimators.forecasting.sequences import CovariateScale, Profile
+from parallelrnn.estimators.forecasting.sequences import CovariateScale, Profile, Sequences
 from parallelrnn.nn import WaveDecoder
 
 _SEGMENT = 24  # steps that gated cells read at once, about
+_MANY = 5000  # windows; fewer are too few to learn from what else memory should be turned down
+_MUCH_BETTER = 0.75  # times the error of another level
 
 
 def start_network(
     options: Options,
     panel: Panel,
-    lookback: int,
+    sequences: Sequences,
+    training: Tensor,  # windows
     periods: Sequence[float],
     profiles: Sequence[Profile],
     covariates: CovariateScale,
     steps: Sequence[int],
 ) -> Network:
     """A network before its training: waves at the strongest lines of the spectrum, or else they would not find them."""
+    lookback = sequences.lookback
     waves = _waves(options, panel.series, profiles, steps, lookback)
     made_of = Architecture(
         lookback,
@@ -38,9 +42,9 @@ def start_network(
         num_layers=options.num_layers,
         num_waves=len(waves),
         num_decays=options.num_decays,
-        normalize=options.normalize,
+        normalize=_better_level(sequences, training) if options.normalize == "auto" else options.normalize,
         segment=options.segment or _default_segment(options.cell, lookback, periods),
-        gate=options.gate,
+        gate=len(training) >= _MANY if options.gate is None else options.gate,
         dropout=options.dropout,
         channels=panel.series[0].values.shape[1],
         past=len(panel.columns.past),
@@ -58,6 +62,18 @@ def start_network(
             np.geomspace(2, 2 * options.horizon + 1, options.num_decays).tolist(),
         )
     return network
+
+
+def _better_level(sequences: Sequences, training: Tensor) -> str:
+    """What to take off a window: its mean, or its last value where that is much the better forecast.
+
+    As it is for series that grow or wander; elsewhere the mean is less shaken by noise.
+    """
+    batch = sequences.batch(training[:: max(1, len(training) // _MANY)])
+    there = torch.ones_like(batch.past[..., :1]) if batch.valid is None else batch.valid[..., None].to(batch.past)
+    mean = (batch.past * there).sum(1, keepdim=True) / there.sum(1, keepdim=True).clamp(min=1)
+    off = [float(((batch.target - level).abs() * batch.weight).sum()) for level in (batch.past[:, -1:], mean)]
+    return "last" if off[0] < _MUCH_BETTER * off[1] else "mean"
 
 
 def _waves(

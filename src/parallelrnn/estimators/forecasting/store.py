@@ -81,6 +81,7 @@ def _words(fitted: Fitted) -> dict[str, Any]:
         "origin": int(origin) if isinstance(fitted.grid.freq, int) else origin.isoformat(),
         "unit": None if isinstance(fitted.grid.freq, int) else origin.unit,  # to which time stamps are exact
         "periods": list(fitted.periods),
+        "named": fitted.named,
         "quantiles": fitted.quantiles,
         "history": list(fitted.history),
         "series": [
@@ -158,6 +159,7 @@ def _fitted(words: dict[str, Any], tensors: dict[str, Tensor]) -> Fitted:
         Columns(**columns),
         Grid(freq, words["origin"] if isinstance(freq, int) else pd.Timestamp(words["origin"]).as_unit(words["unit"])),
         tuple(words["periods"]),
+        bool(words["named"]),
         CovariateScale(*(tensors[f"covariates.{field.name}"].numpy() for field in dataclasses.fields(CovariateScale))),
         profiles,
         trained,
