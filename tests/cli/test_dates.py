@@ -18,7 +18,7 @@ def written(form: str, stamps: pd.DatetimeIndex = DAYS) -> pd.DataFrame:
     return pd.DataFrame({"when": stamps.strftime(form), "y": range(len(stamps))})
 
 
-@pytest.mark.parametrize("day", ["%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y"])
+@pytest.mark.parametrize("day", ["%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y", "%m/%d/%y", "%d.%m.%y"])
 @pytest.mark.parametrize("clock", [" %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p"])
 def test_a_form_that_is_the_only_one_is_found(day: str, clock: str) -> None:
     table, form = read_dates(written(day + clock), "when", None)
@@ -80,3 +80,51 @@ def test_a_form_that_does_not_fit_is_refused_with_its_row() -> None:
         read_dates(table, "when", "%m.%d.%Y")
     with pytest.raises(TableError, match="--time-format '%Q'"):
         read_dates(table, "when", "%Q")
+
+
+@pytest.mark.parametrize("form", ["%b %Y", "%B %Y", "%b-%y", "%Y/%m"])
+def test_months_are_read(form: str) -> None:
+    months = pd.date_range("1999-01-01", periods=30, freq="MS")
+    table, found = read_dates(written(form, months), "when", None)
+    assert found == form
+    assert list(table["when"]) == list(months)
+
+
+@pytest.mark.parametrize("between", ["", "-", " "])
+def test_quarters_are_read(between: str) -> None:
+    quarters = pd.period_range("1980Q1", periods=12, freq="Q")
+    table = pd.DataFrame({"when": [f"{one.year}{between}Q{one.quarter}" for one in quarters], "y": range(12)})
+    assert understand(table, None, None, (), ()).time == "when"
+    table, _ = read_dates(table, "when", None)
+    assert list(table["when"]) == list(quarters.to_timestamp())
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
+def test_times_with_offsets_are_turned_into_utc(zone: str) -> None:
+    """Also where the offset changes, as it does in Berlin on 2013-03-31."""
+    stamps = pd.date_range("2013-03-30", periods=60, freq="h", tz="UTC")
+    table = pd.DataFrame({"when": [one.isoformat() for one in stamps.tz_convert(zone)], "y": range(60)})
+    assert understand(table, None, None, (), ()).time == "when"
+    dated, told = read_dates(table, "when", None)
+    assert told == "turned into UTC"
+    assert list(dated["when"]) == list(stamps.tz_localize(None))
+    aware = pd.DataFrame({"when": stamps.tz_convert(zone), "y": range(60)})
+    assert list(read_dates(aware, "when", None)[0]["when"]) == list(stamps.tz_localize(None))
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+def test_columns_are_apart_by_what_the_first_line_has_most_of(tmp_path: Path, separator: str) -> None:
+    path = tmp_path / "data.csv"
+    path.write_text(
+        separator.join(["Datum", "Umsatz (€)", "n"]) + "\n" + separator.join(["01.02.2021", "7", "3"]) + "\n"
+    )
+    assert list(read_table(path).columns) == ["Datum", "Umsatz (€)", "n"]
+
+
+def test_decimal_commas_are_read_where_columns_are_apart_by_something_else(tmp_path: Path) -> None:
+    path = tmp_path / "data.csv"
+    path.write_text("Datum;Umsatz;Notiz\n01.02.2021;99,81;a,b\n02.02.2021;;x\n03.02.2021;-7;y\n")
+    table = read_table(path)
+    assert table["Umsatz"].tolist()[::2] == [99.81, -7.0]
+    assert table["Umsatz"].isna().tolist() == [False, True, False]
+    assert table["Notiz"].tolist() == ["a,b", "x", "y"]

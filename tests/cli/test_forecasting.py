@@ -158,12 +158,12 @@ def test_a_model_of_polars_forecasts_into_the_same_file(csv: Path, tmp_path: Pat
 def test_covariates_are_named(csv: Path, tmp_path: Path) -> None:
     model, ahead = tmp_path / "model", tmp_path / "ahead.csv"
     run("fit", csv, "--target", "a", "--future", "b", "--horizon", 12, "--out", model)
-    assert "futr_df" in run("forecast", model, code=3).output
+    assert "by --future" in run("forecast", model, code=3).output
     stamps = pd.date_range(pd.read_csv(csv, parse_dates=["date"])["date"].max(), periods=13, freq="h")[1:]
     pd.DataFrame({"date": stamps, "b": 30.0}).to_csv(ahead, index=False)
     assert len(run("forecast", model, "--future", ahead).stdout.splitlines()) == 13
     page = tmp_path / "page.html"
-    assert "futr_df" in run("explain", model, "--html", page, code=3).output
+    assert "by --future" in run("explain", model, "--html", page, code=3).output
     run("explain", model, "--html", page, "--future", ahead)
     assert page.exists()
 
@@ -194,7 +194,7 @@ def test_what_cannot_be_done_is_said_without_a_traceback(
     ("content", "message"),
     [
         (b"", "cannot be read: No columns to parse from file"),
-        (b"\xff\xfe\x00", "cannot be read: 'utf-8' codec can't decode"),
+        (b"\xff\xfe\x00", "is not written in UTF-8 (invalid start byte); save it as UTF-8"),
         (b"a,b\n1,2\n", "none of the columns 'a', 'b' looks like time stamps"),
         (b"date,y\n2020,x\n2021,y\n2022,z\n", "'y'"),
     ],

@@ -286,7 +286,7 @@ def test_every_argument_is_explained() -> None:
 
 
 def test_levels_are_per_cents(fitted: Forecaster) -> None:
-    with pytest.raises(ValueError, match="per cents between 0 and 100"):
+    with pytest.raises(ValueError, match="per cents from 1 to below 100"):
         fitted.predict(level=[120])
     assert list(fitted.predict(level=[92.5]).columns)[-1] == "yhat-hi-92.5"
     assert torch.is_grad_enabled()

@@ -8,7 +8,10 @@ import pandas as pd
 
 from parallelrnn.estimators.forecasting.panel import TableError
 
-_DAYS = ("%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y")
+_DAYS = ("%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y", "%m/%d/%y", "%d/%m/%y", "%d.%m.%y")
+_MONTHS = ("%b %Y", "%B %Y", "%b-%Y", "%b-%y", "%m/%Y")
+_QUARTER = "1980Q1"  # how one is written, and the name of that form
+_UTC = "turned into UTC"
 _CLOCKS = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
 
 
@@ -16,6 +19,9 @@ def read_dates(frame: pd.DataFrame, name: str, form: str | None) -> tuple[pd.Dat
     """A table with time stamps in one of its columns, and the form in which they were found if none was given."""
     if form is not None:
         return _with(frame, name, _in_form(frame[name], form)), None
+    if getattr(frame[name].dtype, "tz", None) is not None or (is_text(frame[name]) and _has_zones(frame[name])):
+        stamps = pd.to_datetime(frame[name], utc=True, format="ISO8601").dt.tz_localize(None)
+        return _with(frame, name, stamps), _UTC
     if not is_text(frame[name]) or is_iso(frame[name]):
         return frame, None
     forms = possible_forms(frame[name])
@@ -26,7 +32,7 @@ def read_dates(frame: pd.DataFrame, name: str, form: str | None) -> tuple[pd.Dat
             f"the time column {name!r} can be read in {len(forms)} ways, {' or '.join(map(repr, forms))}; say which by "
             "--time-format"
         )
-    return _with(frame, name, pd.to_datetime(frame[name], format=forms[0])), forms[0]
+    return _with(frame, name, _read_in(frame[name], forms[0])), forms[0]
 
 
 def is_text(column: pd.Series) -> bool:
@@ -36,19 +42,34 @@ def is_text(column: pd.Series) -> bool:
 
 def is_iso(column: pd.Series) -> bool:
     """Whether texts are dates by ISO 8601, which need no guess."""
-    return bool(pd.to_datetime(column, errors="coerce", format="ISO8601").notna().all())
+    return bool(pd.to_datetime(column, errors="coerce", format="ISO8601", utc=True).notna().all())
+
+
+def _has_zones(column: pd.Series) -> bool:
+    return is_iso(column) and bool(column.astype(str).str.contains(r":\d\d.*(?:Z|[+-]\d\d:?\d\d)$").any())
 
 
 def possible_forms(column: pd.Series) -> list[str]:
     """The other forms in which all texts of a column are dates."""
-    return [form for form in map("".join, product(_DAYS, _CLOCKS)) if _fits(column, form)]
+    forms = [*map("".join, product(_DAYS, _CLOCKS)), *_MONTHS, _QUARTER]
+    found = [form for form in forms if _fits(column, form)]
+    return found[:1] if set(found) == {"%b %Y", "%B %Y"} else found  # in May they are the same
 
 
 def _fits(column: pd.Series, form: str) -> bool:
     try:
-        return bool(pd.to_datetime(column, format=form).notna().any())
+        return bool(_read_in(column, form).notna().any())
     except (ValueError, TypeError):
         return False
+
+
+def _read_in(column: pd.Series, form: str) -> pd.Series:
+    if form != _QUARTER:
+        return pd.to_datetime(column, format=form)
+    if not column.dropna().astype(str).str.fullmatch(r"\d{4}[- ]?Q[1-4]").all():
+        raise ValueError("no quarters")
+    plain = column.astype("string").str.replace(r"[- ]", "", regex=True)
+    return pd.Series(pd.PeriodIndex(plain, freq="Q").to_timestamp(), index=column.index)
 
 
 def _in_form(column: pd.Series, form: str) -> pd.Series:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +25,19 @@ STATUS: dict[type[Exception], int] = {
     ImportError: 3,
 }
 
+_OPTIONS = {  # what Python calls them, and what the command does
+    r"\bid_col=": "--id",
+    r"\btime_col=": "--time",
+    r"\btarget_col=": "--target",
+    r"\bfreq=": "--freq",
+    r"\bval_size\b": "--val-size",
+    r"\bfutr_df\b=?": "--future",
+    r"\bpast_covariates\b": "--past",
+    r"\bfuture_covariates\b": "--future",
+    r"\bstatic_covariates\b": "--static",
+    r"\bmax_time\b": "--max-time",
+}
+
 
 @contextmanager
 def refusals(kinds: tuple[type[Exception], ...] = tuple(STATUS)) -> Iterator[None]:
@@ -31,8 +45,19 @@ def refusals(kinds: tuple[type[Exception], ...] = tuple(STATUS)) -> Iterator[Non
     try:
         yield
     except kinds as error:
-        _say(str(error), "red")
+        _say(_in_words_of_the_command(error), "red")
         raise typer.Exit(next(status for kind, status in STATUS.items() if isinstance(error, kind))) from None
+
+
+def _in_words_of_the_command(error: Exception) -> str:
+    """What an error says, with options where it speaks of arguments, and without the numbers of the system."""
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        path = error.filename if error.filename2 is None else error.filename2
+        return f"{path}: {error.strerror.lower()}; give another path"
+    text = str(error)
+    for pattern, option in _OPTIONS.items():
+        text = re.sub(pattern, option, text)
+    return text
 
 
 @contextmanager

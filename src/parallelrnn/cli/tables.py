@@ -13,6 +13,8 @@ from parallelrnn.cli.dates import is_iso, is_text, possible_forms
 from parallelrnn.estimators.forecasting.panel import TableError
 from parallelrnn.files import write_bytes
 
+_SEPARATORS = (",", ";", "\t", "|")
+_NOWHERE = "\x00"  # a separator that no line has
 _TIMES = ("ds", "date", "datetime", "time", "timestamp", "day", "month", "year")
 _NO_PYARROW = "{} {} needs pyarrow, which is not installed: pip install pyarrow"
 _IDS = ("unique_id", "id", "series", "item_id", "series_id")
@@ -27,23 +29,39 @@ def read_table(path: Path, ids: str | None = None) -> pd.DataFrame:
         if kind in (".parquet", ".pq"):
             return pd.read_parquet(path)
         if kind in (".csv", ".txt", ".gz", ".tsv"):
-            return _read_csv(path, "\t" if kind == ".tsv" else ",", _IDS if ids is None else (ids,))
+            return _read_csv(path, _IDS if ids is None else (ids,))
     except ImportError as error:
         raise TableError(_NO_PYARROW.format("reading", path.name)) from error
-    except (ValueError, OSError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise TableError(f"{path} is not written in UTF-8 ({error.reason}); save it as UTF-8") from error
+    except (ValueError, OSError) as error:
         raise TableError(f"{path} cannot be read: {error}") from error
     raise TableError(f"{path} is neither CSV nor Parquet by its name; expected .csv, .tsv, .csv.gz or .parquet")
 
 
-def _read_csv(path: Path, separator: str, ids: Sequence[str]) -> pd.DataFrame:
-    """A table in which ids such as 007 stay what they are."""
+def _read_csv(path: Path, ids: Sequence[str]) -> pd.DataFrame:
+    """A table in which ids such as 007 stay what they are; columns are apart by what its first line has most of."""
+    head = "".join(map(str, pd.read_csv(path, sep=_NOWHERE, nrows=0, engine="python").columns))
+    separator = max(_SEPARATORS, key=head.count)
     frame = pd.read_csv(path, sep=separator)
+    if separator != ",":
+        frame = _with_decimal_commas(frame)
     numbers = [name for name in ids if name in frame.columns and pd.api.types.is_numeric_dtype(frame[name])]
     if numbers:
         texts = pd.read_csv(path, sep=separator, usecols=numbers, dtype="string")
         for name in numbers:
             if texts[name].str.match(r"0\d").any():
                 frame[name] = texts[name]
+    return frame
+
+
+def _with_decimal_commas(frame: pd.DataFrame) -> pd.DataFrame:
+    """Texts that are all numbers such as 99,81 as numbers."""
+    for name in frame.columns:
+        if is_text(frame[name]):
+            there = frame[name].dropna().astype(str)
+            if len(there) and there.str.fullmatch(r"\s*[+-]?\d*,?\d+\s*").all():
+                frame[name] = pd.to_numeric(frame[name].astype("string").str.replace(",", "."))
     return frame
 
 
@@ -54,8 +72,10 @@ def write_table(frame: pd.DataFrame, path: Path) -> None:
             data = frame.to_parquet(index=False)
         except ImportError as error:
             raise TableError(_NO_PYARROW.format("writing", path.name)) from error
-    else:
+    elif path.suffix.lower() in (".csv", ".txt"):
         data = frame.to_csv(index=False).encode("utf-8")
+    else:
+        raise TableError(f"{path} is neither CSV nor Parquet by its name; expected .csv or .parquet")
     write_bytes(path, data)
 
 

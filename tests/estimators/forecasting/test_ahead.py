@@ -209,7 +209,7 @@ def test_two_rows_of_one_time_are_refused() -> None:
 
 
 def test_what_is_no_number_is_refused() -> None:
-    with pytest.raises(TableError, match="the column 'price' holds String such as 'low'; expected numbers"):
+    with pytest.raises(TableError, match="the column 'price' holds String such as 'low' in row 0; expected numbers"):
         read(ahead().assign(price="low"))
 
 

@@ -163,3 +163,27 @@ def test_numbers_of_numpy_are_numbers() -> None:
     assert type(forecaster.hidden_size) is int
     with pytest.raises(ValueError, match="gradient_clip should be at least 0"):
         Forecaster(12, gradient_clip=-1.0)
+
+
+def test_limits_of_counts_are_whole_numbers_and_hold_what_they_promise() -> None:
+    """Of counts that are mostly zero; a forecast a hair off zero would have all zeros outside."""
+    random = np.random.default_rng(0)
+    table = pd.DataFrame(
+        {"ds": pd.date_range("2021-01-01", periods=1100), "y": random.poisson(0.15, 1100).astype(float)}
+    )
+    found = quick().cross_validation(table, n_windows=10, level=[80])
+    inside = found["y"].between(found["yhat-lo-80"], found["yhat-hi-80"])
+    assert inside.mean() > 0.8
+    assert (found["yhat-lo-80"] % 1 == 0).all()
+    assert (found["yhat-hi-80"] % 1 == 0).all()
+
+
+def test_a_series_that_has_only_just_begun_is_forecast_at_its_new_level() -> None:
+    time = np.arange(600)
+    wave = 100 + 20 * np.sin(2 * np.pi * time / 7)
+    both = [("old", wave), ("new", np.where(time < 500, 0.0, wave))]
+    table = pd.concat(
+        [pd.DataFrame({"unique_id": n, "ds": pd.date_range("2021-01-01", periods=600), "y": y}) for n, y in both]
+    )
+    found = quick(max_epochs=8).fit(table).predict().set_index("unique_id").loc["new", "yhat"]
+    assert found.between(60, 140).all()

@@ -211,7 +211,11 @@ def test_two_columns_of_one_name_are_refused() -> None:
         (replace(LONG, past=("p",), future=("f",), static=("s",)), "no column 'p', 'f', 's'"),
         (
             ONE,
-            "columns that nobody asked for: 'unique_id'; name them as targets, as past_covariates, future_covariates",
+            "the table has ids .'unique_id'., and the one that was fitted had none",
+        ),
+        (
+            Columns(None, "ds", ("y",), past=("wind",)),
+            "the table has no column 'wind'",
         ),
         (replace(LONG, past=("y",)), "the column 'y' is used in two ways; each has one"),
         (Columns("ds", "ds", ("y",), past=("unique_id",)), "the column 'ds' is used in two ways"),
@@ -248,7 +252,7 @@ def test_an_empty_table_is_refused() -> None:
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        (["1", "2", "x"], "'y' holds String such as '1'"),
+        (["1", "2", "x"], "'y' holds String such as 'x' in row 2"),
         (hours(3), "'y' holds Datetime"),
         (pd.Categorical([1, 2, 1]), "'y' holds Categorical such as 1"),
         (pd.Series([None, "1", 2], dtype=object), "'y' holds Object such as '1'"),
@@ -323,3 +327,16 @@ def test_static_covariates_that_vary_are_refused() -> None:
     table["size"] = np.nan
     with pytest.raises(TableError, match="series 'b': the static covariate 'size' should have one value, and has nan"):
         read_panel(table, FULL)
+
+
+def test_names_of_what_forecasts_hold_are_refused() -> None:
+    for name in ("yhat", "level", "cutoff", "yhat-lo-80"):
+        table = two_series().rename(columns={"unique_id": name})[[name, "ds", "y"]]
+        with pytest.raises(TableError, match=f"the column '{name}' has the name of one that forecasts have; rename it"):
+            read_panel(table, Columns(name, "ds", ("y",)))
+
+
+def test_numbers_too_large_to_compute_with_are_refused() -> None:
+    table = one_series(hours()).assign(y=[1.0] * 4 + [1e300] + [2.0] * 5)
+    with pytest.raises(TableError, match="row 4.*: 'y' is 1e[+]300; correct it"):
+        read_panel(table, ONE)

@@ -23,8 +23,8 @@ def check_levels(levels: Any) -> tuple[float, ...]:
     """Levels of intervals in per cent."""
     found = []
     for one in (levels,) if isinstance(levels, Real) else levels:
-        if isinstance(one, bool) or not isinstance(one, Real) or not 0 < float(one) < 100:
-            raise ValueError(f"level: expected per cents between 0 and 100, such as [80, 95], got {one!r}")
+        if isinstance(one, bool) or not isinstance(one, Real) or not 1 <= float(one) < 100:
+            raise ValueError(f"level: expected per cents from 1 to below 100, such as [80, 95], got {one!r}")
         found.append(float(one))
     return tuple(found)
 
@@ -83,7 +83,9 @@ def _limits(
             low, high = point - width, point + width
         else:
             low, high = (values[..., _index(quantiles, level, sign)] for sign in (-1, 1))
-        limits[f"yhat-lo-{level:g}"], limits[f"yhat-hi-{level:g}"] = low, high
+        counts = view.grains(windows) > 0
+        limits[f"yhat-lo-{level:g}"] = np.where(counts, np.floor(low), low)
+        limits[f"yhat-hi-{level:g}"] = np.where(counts, np.ceil(high), high)
     return limits
 
 

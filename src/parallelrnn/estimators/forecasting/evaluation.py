@@ -124,6 +124,8 @@ def _coverage(view: View, first: Sequence[int], last: Sequence[int], levels: Seq
         start = fitted.trained[one.name] - one.position  # where training ended
         windows = view.sequences.windows(index, start, last[index] + 1)
         errors = errors_of_windows(fitted.network, view.sequences, windows, fitted.middle)
+        profile = view.profiles[index]
+        grain = torch.from_numpy((0.0 if profile.grain is None else profile.grain) / profile.scale)
         stride = max(1, (last[index] + 1 - first[index]) // _CALIBRATIONS)
         for origin in range(first[index], last[index] + 1, stride):
             now = errors[origin - start]
@@ -133,7 +135,8 @@ def _coverage(view: View, first: Sequence[int], last: Sequence[int], levels: Seq
             calibration = Calibration.of([_come_true(latest)])
             there = ~now.isnan()
             for level in levels:
-                inside = now.abs() <= calibration.half_width(level)[0]
+                width = calibration.half_width(level)[0]
+                inside = (now.abs() <= width) | (now.abs() < width + grain)  # limits of counts are rounded outward
                 held[f"{level:g}"][0] += float((inside & there).sum())
                 held[f"{level:g}"][1] += float(there.sum())
     return {name: hits / count for name, (hits, count) in held.items() if count}

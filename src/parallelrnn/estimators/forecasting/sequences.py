@@ -14,6 +14,8 @@ from torch import Tensor, nn
 from parallelrnn.estimators.forecasting.cycles import Cycle, fit_cycles
 from parallelrnn.estimators.forecasting.panel import Array, Series
 
+_OFTEN = 3  # one value in so many is the same
+
 
 @dataclass(frozen=True)
 class Profile:
@@ -22,12 +24,15 @@ class Profile:
     mean: Array  # (C,)
     scale: Array  # (C,), above zero
     cycles: tuple[Cycle, ...]  # of the series as it is
+    grain: Array | None = None  # (C,), what limits are rounded to: 1 for counts, 0 for what is not rounded
 
     @classmethod
     def of(cls, series: Series, steps: int, periods: Sequence[float], named: bool = False) -> Profile:
         """From the first so many steps of a series; see `fit_cycles`."""
         values = np.where(series.observed[:steps], series.values[:steps], np.nan)
-        return cls(*_mean_and_scale(values), fit_cycles(series, steps, periods, named))
+        if (np.nanmin(values, axis=0) == np.nanmax(values, axis=0)).any():  # what comes later tells more
+            values = np.where(series.observed, series.values, np.nan)
+        return cls(*_mean_and_scale(values), fit_cycles(series, steps, periods, named), _grain(values))
 
     def cycle_at(self, positions: NDArray[np.int64]) -> Array:
         """The cycles of the calendar together, (n, C)."""
@@ -168,6 +173,20 @@ class CovariateScale:
     def static(self, values: Array) -> Array:
         """At a scale of one."""
         return (values - self.static_mean) / self.static_scale
+
+
+def _grain(values: Array) -> Array:
+    """Of each column, one if it holds whole numbers of which many are the same, such as sales that are often zero.
+
+    A forecast that is off these by a hair would have them outside its interval all at once.
+    """
+    found = np.zeros(values.shape[1])
+    for channel, column in enumerate(values.T):
+        there = column[~np.isnan(column)]
+        if (there == np.round(there)).all():
+            _, times = np.unique(there, return_counts=True)
+            found[channel] = len(times) > 1 and times.max() * _OFTEN >= len(there)
+    return found
 
 
 def _mean_and_scale(table: Array) -> tuple[Array, Array]:

@@ -115,6 +115,8 @@ def _tensors(fitted: Fitted) -> dict[str, Tensor]:
         profile = fitted.profiles[one.name]
         tensors[f"series.{index}.mean"] = torch.from_numpy(profile.mean)
         tensors[f"series.{index}.scale"] = torch.from_numpy(profile.scale)
+        if profile.grain is not None:
+            tensors[f"series.{index}.grain"] = torch.from_numpy(profile.grain)
         for number, cycle in enumerate(profile.cycles):
             tensors[f"series.{index}.cosines.{number}"] = torch.from_numpy(cycle.cosines)
             tensors[f"series.{index}.sines.{number}"] = torch.from_numpy(cycle.sines)
@@ -147,7 +149,8 @@ def _fitted(words: dict[str, Any], tensors: dict[str, Tensor]) -> Fitted:
             for n, period in enumerate(about["cycles"])
         ]
         scale = [tensors[f"series.{index}.{name}"].numpy() for name in ("mean", "scale")]
-        profiles[about["name"]] = Profile(scale[0], scale[1], tuple(cycles))
+        grain = tensors.get(f"series.{index}.grain")
+        profiles[about["name"]] = Profile(scale[0], scale[1], tuple(cycles), None if grain is None else grain.numpy())
         trained[about["name"]] = about["trained"]
     sample = Origins(
         Encoded(**{name: tensors[f"sample.{name}"] for name in ("state", "level", "scale", "added")}),

@@ -17,6 +17,9 @@ from parallelrnn.estimators.forecasting.grid import Grid, Stamps, TimeError, of_
 from parallelrnn.estimators.forecasting.panel import Array, Columns, Panel, Series, TableError
 from parallelrnn.interpret.units import Step
 
+_LARGEST = 1e100
+_OURS = ("yhat", "level", "cutoff", "y", "covariates")  # columns of forecasts
+
 
 def read_panel(
     table: Any,
@@ -84,7 +87,15 @@ def _check_columns(frame: nw.DataFrame[Any], columns: Columns) -> None:
     repeated = sorted({name for name in columns.all if columns.all.count(name) > 1})
     if repeated:
         raise TableError(f"the column {repeated[0]!r} is used in two ways; each has one")
+    ours = [name for name in (columns.id, columns.time) if str(name) in _OURS or str(name).startswith("yhat-")]
+    if ours:
+        raise TableError(f"the column {ours[0]!r} has the name of one that forecasts have; rename it")
     unused = [name for name in frame.columns if name not in columns.all]
+    if unused == ["unique_id"]:
+        raise TableError(
+            "the table has ids ('unique_id'), and the one that was fitted had none; fit a table with ids to forecast "
+            "other series, or leave them out of this one"
+        )
     if unused:
         raise TableError(
             f"the table has columns that nobody asked for: {', '.join(map(repr, unused))}; name them as targets, as "
@@ -142,8 +153,8 @@ def _refuse_time_zone(column: nw.Series[Any], zone: Any) -> NoReturn:
     elif column.implementation.is_polars():
         remedy = "polars: .dt.convert_time_zone('UTC').dt.replace_time_zone(None)"
     raise TimeError(
-        f"the time column {column.name!r} has the time zone {zone}, in which days may have 23 or 25 hours; convert it "
-        f"to UTC without a zone ({remedy})"
+        f"the time column {column.name!r} has the time zone {zone}; time stamps without one are expected, as in most "
+        f"zones days may have 23 or 25 hours; convert it to UTC without a zone ({remedy})"
     )
 
 
@@ -226,19 +237,30 @@ def numbers_of(frame: nw.DataFrame[Any], name: str) -> Array:
     """A column as floats."""
     column = frame.get_column(name)
     if not (column.dtype.is_numeric() or column.dtype == nw.Boolean):
-        first = next((value for value in column.to_list() if value is not None), None)
+        values = column.to_list()
+        there = [row for row, value in enumerate(values) if value is not None]
+        row = next((row for row in there if not _is_number(values[row])), there[0] if there else None)
+        example = "" if row is None else f" such as {values[row]!r} in row {row}"
         raise TableError(
-            f"the column {name!r} holds {column.dtype} such as {first!r}; expected numbers: turn it into numbers, "
-            "or leave the column out"
+            f"the column {name!r} holds {column.dtype}{example}; expected numbers: turn it into numbers, or leave the "
+            "column out"
         )
     return np.asarray(column.cast(nw.Float64).to_numpy(), dtype=np.float64)
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _refuse_infinite(
     data: dict[str, Array], owner: NDArray[np.int64], names: Sequence[Any], order: NDArray[np.int64]
 ) -> None:
     for name, column in data.items():
-        wrong = np.isinf(column)
+        wrong = abs(column) > _LARGEST  # infinite, or so large that squares are
         if wrong.any():
             index = int(wrong.argmax())
             raise TableError(
