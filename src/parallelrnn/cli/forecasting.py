@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -179,6 +180,9 @@ def evaluate(
     freq: Freq = None,
     cells: Cells = None,
     decoder: Decoder = "waves",
+    past: Past = None,
+    future: Future = None,
+    static: Static = None,
     val_size: ValSize = None,
     seed: Seed = 0,
     level: Level = None,
@@ -189,14 +193,25 @@ def evaluate(
     Example: parallelrnn evaluate ETTh1.csv --rows 14400 --test-size 2880 --val-size 2880 --horizon 96 --cell gru
     """
     with refusals():
-        table, layout = _read(data, id_col, time_col, time_format, target, ())
+        names = [*(past or []), *(future or []), *(static or [])]
+        table, layout = _read(data, id_col, time_col, time_format, target, names)
         table = table if rows is None else table.head(rows)
         forecasters = [
-            Forecaster(horizon, lookback, cell=cell, decoder=decoder, random_state=seed) for cell in cells or ["linear"]
+            Forecaster(
+                horizon,
+                lookback,
+                cell=cell,
+                decoder=decoder,
+                past_covariates=past or (),
+                future_covariates=future or (),
+                static_covariates=static or (),
+                random_state=seed,
+            )
+            for cell in cells or ["linear"]
         ]
         with told_warnings():
             panel = forecasters[0].read(table, frequency_of(freq), **layout.arguments())
-            size = test_size or max(horizon, min(len(one) for one in panel.series) // 5)
+            size = test_size or max(horizon, int(statistics.median(len(one) for one in panel.series)) // 5)
             found = score(forecasters, panel, size, val_size, tuple(level or (80, 95)))
     if as_json:
         typer.echo(json.dumps(found.to_json()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -107,3 +108,13 @@ def test_constant_ones_have_no_scale() -> None:
     forecaster = quick(past_covariates=["wind"], max_epochs=1).fit(table)
     usual, other = (forecaster.predict(table.assign(wind=wind))["yhat"] for wind in (0.1, 0.2))
     np.testing.assert_allclose(usual, other, rtol=0.05)
+
+
+def test_an_explanation_tells_the_share_of_covariates_known_ahead() -> None:
+    table = hourly(ids=("a",))
+    random = np.random.default_rng(0)
+    table = table.assign(price=random.standard_normal(len(table)), y=lambda found: found["y"] + 3 * found["price"])
+    modes = quick(future_covariates=["price"], max_epochs=4).fit(table).explain().modes
+    told = re.search(r"covariates known ahead add, with a share of ([\d.]+)%", str(modes.summary()).replace("\n", " "))
+    assert told is not None
+    assert float(told[1]) + 100 * sum(mode.share for mode in modes) == pytest.approx(100, abs=0.2)

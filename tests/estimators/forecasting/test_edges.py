@@ -182,8 +182,7 @@ def test_a_series_that_has_only_just_begun_is_forecast_at_its_new_level() -> Non
     time = np.arange(600)
     wave = 100 + 20 * np.sin(2 * np.pi * time / 7)
     both = [("old", wave), ("new", np.where(time < 500, 0.0, wave))]
-    table = pd.concat(
-        [pd.DataFrame({"unique_id": n, "ds": pd.date_range("2021-01-01", periods=600), "y": y}) for n, y in both]
-    )
+    days = pd.date_range("2021-01-01", periods=600)
+    table = pd.concat([pd.DataFrame({"unique_id": name, "ds": days, "y": values}) for name, values in both])
     found = quick(max_epochs=8).fit(table).predict().set_index("unique_id").loc["new", "yhat"]
     assert found.between(60, 140).all()

@@ -77,3 +77,21 @@ def test_intervals_are_judged_by_what_was_known_before() -> None:
     """The last of five forecasts, made one step before, is known in its first step; the one before it in two."""
     known = ~_come_true(torch.zeros(5, 4, 1)).isnan()[..., 0]
     assert known.tolist() == [[ahead <= 5 - row for ahead in range(1, 5)] for row in range(5)]
+
+
+def test_series_too_short_for_the_test_are_left_out_and_told_of() -> None:
+    table = pd.concat([hourly(200), hourly(30, ids=("short",))])
+    panel = quick().read(table)
+    with pytest.warns(
+        UserWarning, match="1 series are left out, having no more than 52 steps, such as 'short' with 30"
+    ):
+        found = evaluate([quick(max_epochs=1)], panel, 40, None)
+    assert found.series == 2
+    with pytest.raises(TableError, match="no series has more than the 212 steps"):
+        evaluate([quick()], panel, 200, None)
+
+
+def test_intervals_that_could_not_be_judged_are_told_of() -> None:
+    found = evaluate([quick(max_epochs=1)], quick().read(hourly(130)), 24, None, (80,))
+    assert found.unjudged == (80,)
+    assert "Intervals of 80 % were not judged" in " ".join(str(found.display().text()).split())

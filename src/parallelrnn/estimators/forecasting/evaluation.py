@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import torch
@@ -47,6 +48,7 @@ class Evaluation:
     lookback: int
     windows: int  # of the test, over all series
     series: int
+    unjudged: tuple[float, ...] = ()  # levels whose intervals too few forecasts could be calibrated on
 
     def display(self) -> Display:
         """A table for people."""
@@ -68,6 +70,11 @@ class Evaluation:
             "none of them seen in training.",
             "Errors are relative to the deviation of each series in training.",
         ]
+        if self.unjudged:
+            notes.append(
+                f"Intervals of {', '.join(f'{level:g}' for level in self.unjudged)} % were not judged: they take "
+                f"{self.horizon + ENOUGH} forecasts or more between training and test; give a larger val_size."
+            )
         return Display("Errors of forecasts", names, rows, notes)
 
     def to_json(self) -> dict[str, Any]:
@@ -87,12 +94,7 @@ def evaluate(
     The forecasters differ in what they are made of, not in lookback or horizon.
     """
     horizon = forecasters[0].horizon
-    shortest = min(panel.series, key=len)
-    if len(shortest) <= test_size + horizon or test_size < horizon:
-        raise TableError(
-            f"a test of {test_size} steps has to hold at least one horizon of {horizon}, and leave more than that to "
-            f"learn from; series {shortest.name!r} has {len(shortest)} steps"
-        )
+    panel = _long_enough(panel, test_size, horizon)
     before = panel.without_last(test_size)
     first, last = [len(one) - test_size for one in panel.series], [len(one) - horizon for one in panel.series]
     scores = []
@@ -108,7 +110,30 @@ def evaluate(
         coverage = _coverage(view, first, last, levels)
         scores.append(_score(name, errors, seconds, parameters, coverage=coverage))
     scores += _baselines(forecasters[0], fitted, panel, before, windows)
-    return Evaluation(tuple(scores), horizon, fitted.network.made_of.lookback, len(windows), len(panel.series))
+    unjudged = tuple(level for level in levels if f"{level:g}" not in scores[0].coverage)
+    lookback = fitted.network.made_of.lookback
+    return Evaluation(tuple(scores), horizon, lookback, len(windows), len(panel.series), unjudged)
+
+
+def _long_enough(panel: Panel, test_size: int, horizon: int) -> Panel:
+    """Without the series that are too short to be tested, of which it tells."""
+    if test_size < horizon:
+        raise TableError(f"a test of {test_size} steps does not hold a horizon of {horizon}; give a longer test")
+    kept = [one for one in panel.series if len(one) > test_size + horizon]
+    if not kept:
+        longest = max(panel.series, key=len)
+        raise TableError(
+            f"no series has more than the {test_size + horizon} steps that a test of {test_size} steps and a horizon "
+            f"of {horizon} take: the longest, {longest.name!r}, has {len(longest)}; give a shorter test or horizon"
+        )
+    short = [one for one in panel.series if len(one) <= test_size + horizon]
+    if short:
+        warnings.warn(
+            f"{len(short)} series are left out, having no more than {test_size + horizon} steps, such as "
+            f"{short[0].name!r} with {len(short[0])}",
+            stacklevel=3,
+        )
+    return replace(panel, series=tuple(kept))
 
 
 def _score(name: str, errors: Tensor, seconds: float = 0.0, parameters: int = 0, **more: Any) -> Score:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from parallelrnn.estimators.forecasting.network import Encoded, Network
 from parallelrnn.estimators.forecasting.panel import Array
 from parallelrnn.estimators.forecasting.sequences import Batch, Profile
+from parallelrnn.interpret.dynamics import format_share
 from parallelrnn.interpret.modes import CALENDAR, RECENT, ForecastModes, Mode, eigenvalues_of, shares_of_parts
 from parallelrnn.interpret.units import Step
 from parallelrnn.nn import WaveDecoder
@@ -59,7 +60,11 @@ class Parts:
         # The movement of a forecast, not from one to another, unless it has only one step.
         moves = self.parts - self.parts.mean(axis=2 if self.parts.shape[2] > 1 else 1, keepdims=True)
         count = len(self.modes)
-        shares = shares_of_parts(moves.transpose(0, 2, 1, 3))[:count]
+        all_shares = shares_of_parts(moves.transpose(0, 2, 1, 3))
+        shares = all_shares[:count]
+        if "covariates" in self.others:
+            carried = format_share(float(all_shares[count + self.others.index("covariates")]))
+            where += f", and of what covariates known ahead add, with a share of {carried}"
         whole = latest is not None and not latest.others  # else modes do not add up to a forecast
         shown = [_as_channels(part) for part in latest.parts] if latest is not None and whole else [None] * count
         rows = [
