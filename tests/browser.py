@@ -75,4 +75,4 @@ def requests(browser: Any) -> list[str]:
     messages = (json.loads(entry["message"])["message"] for entry in browser.get_log("performance"))
     sent = (one["params"]["request"]["url"] for one in messages if one["method"] == "Network.requestWillBeSent")
     # A browser that has just started still fetches the parts of its own first page.
-    return [url for url in sent if not url.startswith(("data:", "chrome:"))]
+    return [url for url in sent if not url.startswith(("data:", "chrome:", "chrome-untrusted:"))]

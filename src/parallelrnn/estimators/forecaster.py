@@ -133,6 +133,7 @@ class Forecaster(Options):
         elif resume:
             raise ValueError("resume=True goes on with a training that was kept; say where: checkpoint=directory")
         self._fitted = learn(self, panel, val_size, kept)
+        self._fitted.tell_of_short(panel.series, stacklevel=3)
         self._backend = as_frame(df).implementation.value
         return self
 
@@ -144,6 +145,8 @@ class Forecaster(Options):
         """
         fitted, question = self._known(), Question(check_levels(level), decompose)
         view = self._view(df, futr_df)
+        if df is not None:
+            fitted.tell_of_short(view.series, stacklevel=3)
         calibration = view.calibration() if df is not None and question.levels else fitted.calibration
         backend = self._backend if df is None else as_frame(df).implementation
         return self._frame(answer(view, view.ends, question, calibration), fitted, backend)

@@ -186,3 +186,12 @@ def test_a_series_that_has_only_just_begun_is_forecast_at_its_new_level() -> Non
     table = pd.concat([pd.DataFrame({"unique_id": name, "ds": days, "y": values}) for name, values in both])
     found = quick(max_epochs=8).fit(table).predict().set_index("unique_id").loc["new", "yhat"]
     assert found.between(60, 140).all()
+
+
+def test_series_of_a_few_steps_are_told_of() -> None:
+    table = pd.concat([hourly(200, ids=("long",)), hourly(4, ids=("short",))])
+    words = "1 series have fewer than 10 steps, such as 'short' with 4: their level and scale are guesses"
+    with pytest.warns(UserWarning, match=words):
+        fitted = quick(max_epochs=1).fit(table)
+    with pytest.warns(UserWarning, match=words):
+        fitted.predict(table[table["unique_id"] == "short"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,6 +19,8 @@ from parallelrnn.estimators.forecasting.network import Network
 from parallelrnn.estimators.forecasting.panel import Array, Columns, Series
 from parallelrnn.estimators.forecasting.parts import Origins, Parts, parts_of
 from parallelrnn.estimators.forecasting.sequences import CovariateScale, Profile, Sequences
+
+_SHORT = 10  # steps
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,16 @@ class Fitted:
         """Of a series that is known, or of a new one from all that there is of it."""
         known = self.profiles.get(series.name)
         return Profile.of(series, len(series), self.periods, self.named) if known is None else known
+
+    def tell_of_short(self, series: Sequence[Series], stacklevel: int) -> None:
+        """Warn of series that are too short for their level, scale and intervals to be more than a guess."""
+        short = [one for one in series if len(one) < _SHORT]
+        if short:
+            warnings.warn(
+                f"{len(short)} series have fewer than {_SHORT} steps, such as {short[0].name!r} with {len(short[0])}: "
+                "their level and scale are guesses, and so are their forecasts and intervals",
+                stacklevel=stacklevel,
+            )
 
     def view(self, series: Sequence[Series], ahead: Sequence[Array] | None = None) -> View:
         """Some series as the network sees them; `ahead` are their covariates after the last step, (H, F) each."""
