@@ -58,7 +58,7 @@ def trainer_of(fabric: Any, cell: str, shape: dict[str, Any]) -> Trainer[Network
     steps = LOOKBACK + HORIZON + 2000
     values, none = np.random.default_rng(0).normal(size=(steps, channels)), np.zeros((steps, 0))
     series = [Series("noise", 0, values, np.ones((steps, channels), bool), none, none, np.zeros(0))]
-    profile = Profile(np.zeros(channels), np.ones(channels), ())
+    profile = Profile(np.zeros(channels), np.ones(channels), (), np.zeros(channels))
     sequences = Sequences(series, [profile], CovariateScale.of(series, [steps]), LOOKBACK, HORIZON)
     torch.manual_seed(0)
     network = Network(

@@ -173,7 +173,9 @@ def slope_trainer(recipe: Recipe) -> Trainer[Slope]:
     """On a series that grows by 50 in each step."""
     values, none = 50 * np.arange(40.0)[:, None], np.zeros((40, 0))
     one = Series("a", 0, values, np.ones((40, 1), bool), none, none, np.zeros(0))
-    sequences = Sequences([one], [Profile(np.zeros(1), np.ones(1), ())], CovariateScale.of([one], [40]), 4, 2)
+    sequences = Sequences(
+        [one], [Profile(np.zeros(1), np.ones(1), (), np.zeros(1))], CovariateScale.of([one], [40]), 4, 2
+    )
     windows = sequences.origins([4], [38])
     return Trainer(Slope(), sequences, windows, windows, pointwise("mse"), recipe, 0, make_fabric("cpu", 1, "32-true"))
 

@@ -6,6 +6,7 @@ import json
 import statistics
 import time
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -71,19 +72,16 @@ def fit(
     Example: parallelrnn fit ETTh1.csv --time date --target OT --horizon 24 --out model/
     """
     with refusals():
-        table, layout = _read(
-            data, id_col, time_col, time_format, target, [*(past or ()), *(future or ()), *(static or ())]
-        )
+        covariates = _covariates(past, future, static)
+        table, layout = _read(data, id_col, time_col, time_format, target, list(chain(*covariates.values())))
         forecaster = Forecaster(
             horizon,
             lookback,
             cell=cell,
             decoder=decoder,
-            past_covariates=past or (),
-            future_covariates=future or (),
-            static_covariates=static or (),
             random_state=seed,
             max_time=max_time,
+            **covariates,
         )
         began = time.perf_counter()
         with told_warnings():
@@ -193,20 +191,11 @@ def evaluate(
     Example: parallelrnn evaluate ETTh1.csv --rows 14400 --test-size 2880 --val-size 2880 --horizon 96 --cell gru
     """
     with refusals():
-        names = [*(past or []), *(future or []), *(static or [])]
-        table, layout = _read(data, id_col, time_col, time_format, target, names)
+        covariates = _covariates(past, future, static)
+        table, layout = _read(data, id_col, time_col, time_format, target, list(chain(*covariates.values())))
         table = table if rows is None else table.head(rows)
         forecasters = [
-            Forecaster(
-                horizon,
-                lookback,
-                cell=cell,
-                decoder=decoder,
-                past_covariates=past or (),
-                future_covariates=future or (),
-                static_covariates=static or (),
-                random_state=seed,
-            )
+            Forecaster(horizon, lookback, cell=cell, decoder=decoder, random_state=seed, **covariates)
             for cell in cells or ["linear"]
         ]
         with told_warnings():
@@ -217,6 +206,11 @@ def evaluate(
         typer.echo(json.dumps(found.to_json()))
     else:
         Console(highlight=False).print(str(found.display().text()), markup=False, soft_wrap=True)
+
+
+def _covariates(past: list[str] | None, future: list[str] | None, static: list[str] | None) -> dict[str, Any]:
+    """As `Forecaster` takes them."""
+    return {"past_covariates": past or (), "future_covariates": future or (), "static_covariates": static or ()}
 
 
 def frequency_of(text: str | None) -> str | int | None:

@@ -17,7 +17,7 @@ def sequences_of(*lengths: int) -> tuple[list[Series], Sequences]:
     for index, length in enumerate(lengths):
         values, none = np.arange(length, dtype=float)[:, None], np.zeros((length, 0))
         series.append(Series(f"s{index}", 0, values, np.ones((length, 1), bool), none, none, np.zeros(0)))
-    profiles = [Profile(np.zeros(1), np.ones(1), ())] * len(series)
+    profiles = [Profile(np.zeros(1), np.ones(1), (), np.zeros(1))] * len(series)
     return series, Sequences(series, profiles, CovariateScale.of(series, lengths), LOOKBACK, HORIZON)
 
 
@@ -88,7 +88,9 @@ def test_what_comes_after_the_end_of_a_series_is_not_the_next_one() -> None:
         Series(name, 0, np.full((20, 1), value), np.ones((20, 1), bool), none, none, np.zeros(0))
         for name, value in (("a", 0.0), ("b", 777.0))
     ]
-    sequences = Sequences(both, [Profile(np.zeros(1), np.ones(1), ())] * 2, CovariateScale.of(both, [20, 20]), 3, 8)
+    sequences = Sequences(
+        both, [Profile(np.zeros(1), np.ones(1), (), np.zeros(1))] * 2, CovariateScale.of(both, [20, 20]), 3, 8
+    )
     batch = sequences.batch(torch.tensor([[0, 19], [0, 20], [1, 20]]))
     assert batch.weight[:, :, 0].tolist() == [[1.0] + [0.0] * 7, [0.0] * 8, [0.0] * 8]
     assert (batch.target == 0).all()

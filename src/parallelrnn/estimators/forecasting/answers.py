@@ -77,13 +77,13 @@ def _limits(
 ) -> dict[str, Array]:
     limits: dict[str, Array] = {}
     quantiles = view.fitted.quantiles
+    counts = view.grains(windows) > 0
     for level in levels:
         if quantiles is None:
             width = view.half_widths(windows, level, calibration)
             low, high = point - width, point + width
         else:
             low, high = (values[..., _index(quantiles, level, sign)] for sign in (-1, 1))
-        counts = view.grains(windows) > 0
         limits[f"yhat-lo-{level:g}"] = np.where(counts, np.floor(low), low)
         limits[f"yhat-hi-{level:g}"] = np.where(counts, np.ceil(high), high)
     return limits

@@ -118,12 +118,15 @@ def _stands_out(values: Array, period: float, lines: dict[float, list[int]]) -> 
     for frequency in [k / p for p, numbers in lines.items() for k in numbers]:
         between &= abs(bins - frequency * steps) > 2.5
     close = steps < _APART * period
+    without: Array | None = None  # the power once the lines of the period are taken off
     for k in lines[period]:
-        around = power[between & (abs(bins - k / period * steps) <= _AROUND)]
-        # The power of noise is exponentially distributed: its mean is its median over ln 2.
+        place = k / period * steps
+        around = power[between & (abs(bins - place) <= _AROUND)]
         if close or len(around) < _FEWEST:
-            noise = _noise_without(values, period, lines[period], k)
+            without = _power_without(values, period, lines[period]) if without is None else without
+            noise = _noise_at(place, without) / (1 - period / steps)  # the lines took a part of it with them
         else:
+            # The power of noise is exponentially distributed: its mean is its median over ln 2.
             noise = float(np.median(around)) / math.log(2)
         line = abs(flat @ np.exp(-2j * math.pi * k / period * time)) ** 2
         if line > _OUTSTANDING * noise:
@@ -131,27 +134,26 @@ def _stands_out(values: Array, period: float, lines: dict[float, list[int]]) -> 
     return False
 
 
-def _noise_without(values: Array, period: float, numbers: Sequence[int], k: int) -> float:
-    """The power of noise at line k of a period whose lines are so close that nothing lies between them.
-
-    By what is left without them, which may fall with the frequency as a power of it.
-    """
+def _power_without(values: Array, period: float, numbers: list[int]) -> Array:
+    """The spectrum of a series without the lines of a period and a straight trend."""
     steps = len(values)
     time = np.arange(steps)
-    rest = values - _line_sum(values, np.ones(steps, dtype=bool), time, {period: list(numbers)})
+    rest = values - _line_sum(values, np.ones(steps, dtype=bool), time, {period: numbers})
     rest = (rest - np.polyval(np.polyfit(time, rest, 1), time)) * np.hanning(steps + 2)[1:-1]
-    power = abs(np.fft.rfft(rest)) ** 2
-    place = k / period * steps
+    power: Array = np.asarray(abs(np.fft.rfft(rest)) ** 2, dtype=np.float64)
+    return power
+
+
+def _noise_at(place: float, power: Array) -> float:
+    """The mean power of noise at a frequency whose neighbours are lines: it may fall with it as a power of it."""
     bins = np.arange(1, len(power))
     near = bins[(abs(bins - place) <= _NEAR) & (power[1:] > 0)]
     if len(near) < _FEWEST:
         return math.inf
     frequency, height = np.log(near / place), np.log(power[near])
     slope = min(0.0, float(np.polyfit(frequency, height, 1)[0]))
-    level = (
-        float(np.mean(height - slope * frequency)) + np.euler_gamma
-    )  # the mean logarithm of noise lies below its own
-    return math.exp(level) / (1 - period / steps)  # lines took one in so many of it with them
+    # The mean logarithm of exponential noise lies so much below that of its mean.
+    return math.exp(float(np.mean(height - slope * frequency)) + np.euler_gamma)
 
 
 def _grows_with_level(

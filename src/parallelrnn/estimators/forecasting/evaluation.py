@@ -150,7 +150,7 @@ def _coverage(view: View, first: Sequence[int], last: Sequence[int], levels: Seq
         windows = view.sequences.windows(index, start, last[index] + 1)
         errors = errors_of_windows(fitted.network, view.sequences, windows, fitted.middle)
         profile = view.profiles[index]
-        grain = torch.from_numpy((0.0 if profile.grain is None else profile.grain) / profile.scale)
+        grain = torch.from_numpy(profile.grain / profile.scale)
         stride = max(1, (last[index] + 1 - first[index]) // _CALIBRATIONS)
         for origin in range(first[index], last[index] + 1, stride):
             now = errors[origin - start]

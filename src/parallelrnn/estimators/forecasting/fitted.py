@@ -118,7 +118,7 @@ class View:
     def grains(self, windows: Tensor) -> Array:
         """What limits of forecasts are rounded to, (N, 1, C), zero where they are not."""
         profiles = [self.profiles[index] for index in windows[:, 0].tolist()]
-        return np.stack([np.zeros_like(one.mean) if one.grain is None else one.grain for one in profiles])[:, None]
+        return np.stack([one.grain for one in profiles])[:, None]
 
     def calibration(self) -> Calibration:
         """By forecasts of these series that training did not see; where there are few, as after training."""

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from parallelrnn.estimators.encoder import in_segments, make_encoder
-from parallelrnn.estimators.forecasting.sequences import Batch
+from parallelrnn.estimators.forecasting.sequences import Batch, observed_mean
 from parallelrnn.nn import WaveDecoder
 
 DECODERS = ("waves", "linear")
@@ -143,13 +143,10 @@ class Network(nn.Module):
             return torch.zeros_like(one), one
         if how == "last":
             return past[:, -1:], one
-        there = torch.ones_like(past) if valid is None else valid[..., None].expand_as(past).to(past)
-        count = there.sum(1, keepdim=True).clamp(min=1)
-        mean = (past * there).sum(1, keepdim=True) / count
+        mean = observed_mean(past, valid)
         if how == "mean":
             return mean, one
-        deviation = (((past - mean) ** 2 * there).sum(1, keepdim=True) / count).sqrt()
-        return mean, deviation + _FLOOR
+        return mean, observed_mean((past - mean) ** 2, valid).sqrt() + _FLOOR
 
     def _packed(self, x: Tensor, valid: Tensor) -> nn.utils.rnn.PackedSequence:
         """Sequences that begin where their data do, since gates and biases would act on the padding before."""

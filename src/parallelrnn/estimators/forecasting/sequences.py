@@ -24,7 +24,7 @@ class Profile:
     mean: Array  # (C,)
     scale: Array  # (C,), above zero
     cycles: tuple[Cycle, ...]  # of the series as it is
-    grain: Array | None = None  # (C,), what limits are rounded to: 1 for counts, 0 for what is not rounded
+    grain: Array  # (C,), what limits are rounded to: 1 for counts, 0 for what is not rounded
 
     @classmethod
     def of(cls, series: Series, steps: int, periods: Sequence[float], named: bool = False) -> Profile:
@@ -46,6 +46,12 @@ class Profile:
         numbers = np.arange(series.position, series.end)
         scaled: Array = (series.values - self.cycle_at(numbers) - self.mean) / self.scale
         return scaled
+
+
+def observed_mean(past: Tensor, valid: Tensor | None) -> Tensor:
+    """The mean over time of windows (B, L, C) where they are there, (B, 1, C)."""
+    there = torch.ones_like(past) if valid is None else valid[..., None].expand_as(past).to(past)
+    return (past * there).sum(1, keepdim=True) / there.sum(1, keepdim=True).clamp(min=1)
 
 
 class Batch(NamedTuple):

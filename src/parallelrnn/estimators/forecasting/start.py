@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from parallelrnn.estimators.forecasting.network import Architecture, Network
 from parallelrnn.estimators.forecasting.options import Options
 from parallelrnn.estimators.forecasting.panel import Array, Panel, Series
-from parallelrnn.estimators.forecasting.sequences import CovariateScale, Profile, Sequences
+from parallelrnn.estimators.forecasting.sequences import CovariateScale, Profile, Sequences, observed_mean
 from parallelrnn.nn import WaveDecoder
 
 _SEGMENT = 24  # steps that gated cells read at once, about
@@ -70,9 +70,8 @@ def _better_level(sequences: Sequences, training: Tensor) -> str:
     As it is for series that grow or wander; elsewhere the mean is less shaken by noise.
     """
     batch = sequences.batch(training[:: max(1, len(training) // _MANY)])
-    there = torch.ones_like(batch.past[..., :1]) if batch.valid is None else batch.valid[..., None].to(batch.past)
-    mean = (batch.past * there).sum(1, keepdim=True) / there.sum(1, keepdim=True).clamp(min=1)
-    off = [float(((batch.target - level).abs() * batch.weight).sum()) for level in (batch.past[:, -1:], mean)]
+    levels = batch.past[:, -1:], observed_mean(batch.past, batch.valid)
+    off = [float(((batch.target - level).abs() * batch.weight).sum()) for level in levels]
     return "last" if off[0] < _MUCH_BETTER * off[1] else "mean"
 
 

@@ -115,8 +115,7 @@ def _tensors(fitted: Fitted) -> dict[str, Tensor]:
         profile = fitted.profiles[one.name]
         tensors[f"series.{index}.mean"] = torch.from_numpy(profile.mean)
         tensors[f"series.{index}.scale"] = torch.from_numpy(profile.scale)
-        if profile.grain is not None:
-            tensors[f"series.{index}.grain"] = torch.from_numpy(profile.grain)
+        tensors[f"series.{index}.grain"] = torch.from_numpy(profile.grain)
         for number, cycle in enumerate(profile.cycles):
             tensors[f"series.{index}.cosines.{number}"] = torch.from_numpy(cycle.cosines)
             tensors[f"series.{index}.sines.{number}"] = torch.from_numpy(cycle.sines)
@@ -148,9 +147,8 @@ def _fitted(words: dict[str, Any], tensors: dict[str, Tensor]) -> Fitted:
             Cycle(period, tensors[f"series.{index}.cosines.{n}"].numpy(), tensors[f"series.{index}.sines.{n}"].numpy())
             for n, period in enumerate(about["cycles"])
         ]
-        scale = [tensors[f"series.{index}.{name}"].numpy() for name in ("mean", "scale")]
-        grain = tensors.get(f"series.{index}.grain")
-        profiles[about["name"]] = Profile(scale[0], scale[1], tuple(cycles), None if grain is None else grain.numpy())
+        scale = [tensors[f"series.{index}.{name}"].numpy() for name in ("mean", "scale", "grain")]
+        profiles[about["name"]] = Profile(scale[0], scale[1], tuple(cycles), scale[2])
         trained[about["name"]] = about["trained"]
     sample = Origins(
         Encoded(**{name: tensors[f"sample.{name}"] for name in ("state", "level", "scale", "added")}),
