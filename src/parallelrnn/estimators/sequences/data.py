@@ -139,7 +139,7 @@ def positive(deviation: Array, values: Array) -> Array:
 
 
 class SequenceBatch(NamedTuple):
-    """Some sequences, with zeros before those whose length is no multiple of a segment, and after those that end."""
+    """Some sequences, with zeros before those whose length is no multiple of a segment, and anything after the end."""
 
     x: Tensor  # (B, T, C)
     lengths: Tensor | None  # (B,), steps with those before; None if all are T
@@ -168,7 +168,7 @@ class SequenceSource:
         whole = lengths + before
         steps = int(whole.max())
         place = torch.arange(steps) - before[:, None]  # (B, T), within each sequence
-        there = (place >= 0) & (place < lengths[:, None])
+        there = place >= 0  # what comes after the end is not read: see `lengths`
         x = self._values[(self._starts[rows][:, None] + place.clamp(min=0)).clamp(max=len(self._values) - 1)]
         equal = bool((whole == steps).all())
         return SequenceBatch(x * there[..., None], None if equal else whole, target, torch.ones(target.shape))
