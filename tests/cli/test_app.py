@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -163,6 +164,10 @@ def test_without_typer_or_rich_it_says_what_to_install(module: str, monkeypatch:
         cli.main()
     message = str(info.value.code)
     assert message == f"the command line needs {module}, which is not installed: pip install 'parallelrnn[cli]'"
+
+
+def test_it_tells_its_version() -> None:
+    assert CliRunner().invoke(app, ["--version"]).output == f"parallelrnn {version('parallelrnn')}\n"
 
 
 def test_main_runs_the_commands(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

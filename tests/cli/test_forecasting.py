@@ -175,7 +175,7 @@ def test_covariates_are_named(csv: Path, tmp_path: Path) -> None:
         (["fit", "{csv}", "--horizon", "3", "--target", "z", "--out", "m"], 3, "has no column 'z'"),
         (["fit", "{csv}", "--horizon", "3", "--time", "a", "--out", "m"], 3, "time column 'a'"),
         (["fit", "{csv}", "--horizon", "0", "--out", "m"], 2, "horizon"),
-        (["fit", "{csv}", "--horizon", "3", "--cell", "x", "--out", "m"], 3, "cell should be one of"),
+        (["fit", "{csv}", "--horizon", "3", "--cell", "x", "--out", "m"], 2, "cell should be one of"),
         (["fit", "{csv}", "--horizon", "400", "--out", "m"], 3, "no series is long enough"),
         (["forecast", "nowhere"], 4, "there is no model in nowhere"),
         (["explain", "nowhere"], 4, "there is no model in nowhere"),
@@ -206,8 +206,15 @@ def test_files_that_hold_no_series(content: bytes, message: str, tmp_path: Path)
     assert message in " ".join(result.output.split())
 
 
+def test_times_that_nobody_can_guess_are_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "noon.csv"
+    path.write_text("date,y\n" + "".join(f"noon of 2020-01-{day:02},{day}\n" for day in range(1, 29)))
+    result = run("fit", path, "--time", "date", "--horizon", 3, "--out", tmp_path / "m", code=3)
+    assert "say how times are written, by --time-format '%d.%m.%Y' say" in " ".join(result.output.split())
+
+
 def test_help_teaches_by_example() -> None:
-    for command in ("fit", "forecast", "explain", "evaluate"):
+    for command in ("fit", "forecast", "explain", "evaluate", "demo", "doctor", "bench"):
         assert f"Example: parallelrnn {command}" in " ".join(run(command, "--help").output.split())
 
 

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import inspect
+from datetime import date
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -102,6 +104,18 @@ def test_polars_in_polars_out(df: pd.DataFrame, fitted: Forecaster) -> None:
     assert found.columns == list(expected.columns)
     np.testing.assert_allclose(found["yhat"].to_numpy(), expected["yhat"])
     assert found["ds"].to_list() == expected["ds"].dt.to_pydatetime().tolist()
+
+
+def test_dates_of_polars_come_back_as_dates(tmp_path: Path) -> None:
+    table = pl.DataFrame({"ds": pd.date_range("2024-01-01", periods=200), "y": np.sin(np.arange(200.0))})
+    table = table.with_columns(pl.col("ds").cast(pl.Date))
+    forecaster = quick().fit(table)
+    loaded = Forecaster.load(forecaster.save(tmp_path / "model"))
+    for found in (forecaster.predict(), loaded.predict(table)):
+        assert found["ds"].dtype == pl.Date
+        assert found["ds"][0] == date(2024, 7, 19)
+    assert forecaster.cross_validation(table)["cutoff"].dtype == pl.Date
+    assert pd.api.types.is_datetime64_dtype(loaded.predict(table.to_pandas())["ds"])
 
 
 def test_a_wide_table_is_its_columns_as_series(df: pd.DataFrame, fitted: Forecaster) -> None:

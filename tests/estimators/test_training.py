@@ -12,6 +12,7 @@ from utilsforecast.losses import mae, mse, quantile_loss
 
 from parallelrnn import Forecaster
 from parallelrnn.estimators import training
+from parallelrnn.estimators.arguments import OptionError
 from parallelrnn.estimators.checkpoint import FILE, CheckpointError
 from parallelrnn.estimators.forecasting.panel import Series
 from parallelrnn.estimators.forecasting.sequences import Batch, CovariateScale, Profile, Sequences
@@ -196,6 +197,12 @@ def test_the_weights_of_the_best_epoch_are_kept(monkeypatch: pytest.MonkeyPatch)
     assert len(set(slopes)) == 4
     assert found.slope.item() == slopes[1]
     assert trainer.progress.best_epoch == 1
+
+
+@pytest.mark.parametrize("wrong", [("abacus", "32-true"), ("cpu", "3-true"), ("tpu", "32-true")])
+def test_what_cannot_be_had_is_refused_with_what_can(wrong: tuple[str, str]) -> None:
+    with pytest.raises(OptionError, match=r"cannot be had here: .* accelerator='cpu'"):
+        make_fabric(wrong[0], 1, wrong[1])
 
 
 @pytest.mark.parametrize("clip", [0.0, 2.5])

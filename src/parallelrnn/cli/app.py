@@ -6,6 +6,7 @@ import json
 import shlex
 import sys
 from collections.abc import Iterable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
@@ -29,8 +30,18 @@ for command in (forecasting.fit, forecasting.forecast, forecasting.explain, fore
     app.command()(command)
 
 
+def _tell_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"parallelrnn {version('parallelrnn')}")
+        raise typer.Exit
+
+
 @app.callback()
-def _describe() -> None:
+def _describe(
+    _: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_tell_version, is_eager=True)
+    ] = False,
+) -> None:
     """Recurrent layers made of small blocks that run side by side and can be read."""
 
 
@@ -38,14 +49,20 @@ def _describe() -> None:
 def demo(
     out: Annotated[Path, typer.Option(help="A file for the page about it.")] = Path("sunspots.html"),
 ) -> None:
-    """Forecast the sunspots, say what the forecast is made of, and write a page about it; half a minute."""
+    """Forecast the sunspots, say what the forecast is made of, and write a page about it; half a minute.
+
+    Example: parallelrnn demo --out sunspots.html
+    """
     with refusals():
         demonstration.run(out)
 
 
 @app.command()
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")] = False) -> None:
-    """Say what computes recurrences here, why, and whether it is right; exit 0 if the fast kernels run."""
+    """Say what computes recurrences here, why, and whether it is right; exit 0 if the fast kernels run.
+
+    Example: parallelrnn doctor --json
+    """
     found = diagnosis.diagnose()
     if as_json:
         typer.echo(json.dumps(found.to_json(), indent=1))
@@ -73,6 +90,8 @@ def bench(
     """Compare ours with torch.nn in time and memory, after checking that they compute the same.
 
     Contenders take turns in one process. Windows of time in which other processes were at work are taken again.
+
+    Example: parallelrnn bench --quick --output numbers.json
     """
     if markdown is not None:
         with refusals((BenchError,)):

@@ -46,7 +46,7 @@ def run(page: Path) -> None:
     for row in forecast.itertuples(index=False):
         stamp, value, low, high = row
         bar = "#" * max(0, round(value / 4))
-        console.print(f"  {stamp:%Y}  {value:5.0f}  ({max(0.0, low):3.0f} to {high:3.0f})  {bar}", markup=False)
+        console.print(f"  {stamp:%Y}  {value:5.0f}  ({low:3.0f} to {high:3.0f})  {bar}", markup=False)
     console.print("\nWhat this forecast is made of:\n")
     typer.echo(str(forecaster.explain().summary(5)))
     forecaster.report(page, title="Sunspots: what the forecast is made of")

@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from parallelrnn.bench import BenchError
+from parallelrnn.estimators.arguments import OptionError
 from parallelrnn.estimators.model_files import ModelFileError
 from parallelrnn.estimators.training import TrainingError
 
@@ -19,6 +20,7 @@ STATUS: dict[type[Exception], int] = {
     BenchError: 1,
     ModelFileError: 4,
     TrainingError: 5,
+    OptionError: 2,  # as of options that are not there
     ValueError: 3,  # of these four, what was given is to blame
     TypeError: 3,
     OSError: 3,
@@ -26,6 +28,8 @@ STATUS: dict[type[Exception], int] = {
 }
 
 _OPTIONS = {  # what Python calls them, and what the command does
+    r"parse the column first, by pd\.to_datetime\(\.\.\., format=(.*?)\) say": r"say how times are written, by "
+    r"--time-format \1 say",
     r"\bid_col=": "--id",
     r"\btime_col=": "--time",
     r"\btarget_col=": "--target",

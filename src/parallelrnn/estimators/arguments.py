@@ -7,25 +7,29 @@ from numbers import Integral, Real
 from typing import Any
 
 
+class OptionError(ValueError):
+    """An argument that is not one of those that there can be."""
+
+
 def whole_number(name: str, value: Any, least: int) -> int:
     """A whole number that is large enough, of any kind."""
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise TypeError(f"{name} should be a whole number, got {value!r}")
     if value < least:
-        raise ValueError(f"{name} should be at least {least}, got {value}")
+        raise OptionError(f"{name} should be at least {least}, got {value}")
     return int(value)
 
 
 def check_one_of(name: str, value: Any, known: Sequence[Any]) -> None:
     """One of those that are known."""
     if value not in known:
-        raise ValueError(f"{name} should be one of {', '.join(map(repr, known))}, got {value!r}")
+        raise OptionError(f"{name} should be one of {', '.join(map(repr, known))}, got {value!r}")
 
 
 def check_blocks(hidden_size: int, block_size: int) -> None:
     """Whole blocks."""
     if hidden_size % block_size:
-        raise ValueError(f"hidden_size {hidden_size} is not a multiple of block_size {block_size}")
+        raise OptionError(f"hidden_size {hidden_size} is not a multiple of block_size {block_size}")
 
 
 def check_training(dropout: Any, learning_rate: Any, gradient_clip: Any, max_time: Any) -> None:
@@ -34,18 +38,18 @@ def check_training(dropout: Any, learning_rate: Any, gradient_clip: Any, max_tim
         if isinstance(value, bool) or not isinstance(value, Real):
             raise TypeError(f"{name} should be a number, got {value!r}")
     if not 0 <= dropout < 1:
-        raise ValueError(f"dropout should be at least 0 and below 1, got {dropout}")
+        raise OptionError(f"dropout should be at least 0 and below 1, got {dropout}")
     if not 0 < learning_rate < float("inf"):
-        raise ValueError(f"learning_rate should be above 0, got {learning_rate}")
+        raise OptionError(f"learning_rate should be above 0, got {learning_rate}")
     if not gradient_clip >= 0:
-        raise ValueError(f"gradient_clip should be at least 0, which clips nothing, got {gradient_clip}")
+        raise OptionError(f"gradient_clip should be at least 0, which clips nothing, got {gradient_clip}")
     if max_time is not None and not max_time > 0:
-        raise ValueError(f"max_time should be a number of seconds above 0, got {max_time}")
+        raise OptionError(f"max_time should be a number of seconds above 0, got {max_time}")
 
 
 def epoch_limits(value: Any) -> tuple[int, int]:
     """The fewest and the most steps of an epoch."""
     least, most = int(value[0]), int(value[1])
     if not 1 <= least <= most:
-        raise ValueError(f"epoch_steps: expected the fewest and the most steps of an epoch, got {least} and {most}")
+        raise OptionError(f"epoch_steps: expected the fewest and the most steps of an epoch, got {least} and {most}")
     return least, most

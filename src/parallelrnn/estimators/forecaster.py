@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import narwhals as nw
+
 from parallelrnn.estimators.checkpoint import Checkpoint, fingerprint
 from parallelrnn.estimators.forecasting import store
 from parallelrnn.estimators.forecasting.ahead import read_ahead
@@ -302,7 +304,8 @@ class Forecaster(Options):
 
     def _columns(self, df: Any, id_col: str, time_col: str, target_col: str | Sequence[str]) -> Columns:
         targets = (target_col,) if isinstance(target_col, str) else tuple(target_col)
-        names = as_frame(df).columns
+        frame = as_frame(df)
+        names = frame.columns
         has_ids = id_col in names or id_col != "unique_id"
         if has_ids and len(targets) > 1:
             raise TableError(
@@ -318,4 +321,5 @@ class Forecaster(Options):
             tuple(self.past_covariates),
             tuple(self.future_covariates),
             tuple(self.static_covariates),
+            time_col in names and frame.schema[time_col] == nw.Date,
         )

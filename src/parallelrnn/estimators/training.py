@@ -13,6 +13,8 @@ from typing import Any, Generic, Protocol, TypeVar
 import torch
 from torch import Tensor, nn
 
+from parallelrnn.estimators.arguments import OptionError
+
 Loss = Callable[[Tensor, Tensor, Tensor], Tensor]  # of what a network gives, the target, and the weight of that
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 TOGETHER = 2048  # examples that go through a network at once where nothing is learned
@@ -91,7 +93,13 @@ def make_fabric(accelerator: str, devices: int, precision: str) -> Any:
     """What runs the training, launched."""
     from lightning_fabric import Fabric  # slow to import, and only training needs it
 
-    fabric = Fabric(accelerator=accelerator, devices=devices, precision=precision)  # type: ignore[arg-type]
+    try:
+        fabric = Fabric(accelerator=accelerator, devices=devices, precision=precision)  # type: ignore[arg-type]
+    except (ValueError, RuntimeError, ImportError) as error:
+        raise OptionError(
+            f"accelerator={accelerator!r}, devices={devices} and precision={precision!r} cannot be had here: {error} "
+            "What runs everywhere is accelerator='cpu' and precision='32-true'."
+        ) from error
     fabric.launch()
     return fabric
 

@@ -174,10 +174,6 @@ UNEVEN = {
         complete("D").insert(6, pd.Timestamp("2001-01-06 12:00")),
         *("2001-01-06 00:00:00", "2001-01-06 12:00:00", "38 of 40", "1 days 00:00:00"),
     ),
-    "the middle of the month": (
-        days("01-15", "02-15", "03-15", "04-15"),
-        *("2024-02-15 00:00:00", "2024-03-15 00:00:00", "2 of 3", "31 days"),
-    ),
     "Monday, Wednesday, Friday": (
         complete("B")[complete("B").day_of_week.isin([0, 2, 4])],
         *("2001-01-05 00:00:00", "2001-01-08 00:00:00", "16 of 23", "2 business days"),
@@ -214,6 +210,12 @@ def test_a_step_that_no_neighbours_have_is_not_guessed(gaps: list[int]) -> None:
         infer_frequency({"a": whole(np.cumsum([0, *gaps]))})
     with pytest.raises(TimeError, match="not equally spaced"):
         infer_frequency({"a": pd.Timestamp("2001-01-01") + pd.to_timedelta(np.cumsum([0, *gaps]), "s")})
+
+
+def test_one_day_of_every_month_has_no_frequency() -> None:
+    words = r"series 'a': all time stamps fall on day 15 of a month.*\.dt\.to_timestamp\(\)"
+    with pytest.raises(TimeError, match=words):
+        infer_frequency({"a": complete("MS") + pd.Timedelta(days=14)})
 
 
 def test_the_only_series_has_no_name() -> None:

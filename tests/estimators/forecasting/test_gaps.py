@@ -50,7 +50,8 @@ def test_gaps_are_filled_as_pandas_would(empty: set[int], gone: set[int], freq: 
     np.testing.assert_allclose(series.past, oracle[["wind"]].ffill(), rtol=1e-12)
     holes = int(oracle.isna().sum().sum())
     values = "1 value" if holes == 1 else f"{holes} values"
-    assert panel.notes == ((f"{values} missing in series 'y'{HELD}",) if holes else ())
+    which = " (targets and wind)" if gone else ""
+    assert panel.notes == ((f"{values} missing in series 'y'{which}{HELD}",) if holes else ())
 
 
 def test_missing_rows_and_missing_values_are_the_same() -> None:
@@ -67,6 +68,14 @@ def test_the_ends_of_covariates_are_held() -> None:
     (series,) = read_panel(table, replace(ONE, past=("wind",))).series
     assert series.past[:, 0].tolist() == [2, 2, 5, 5]
     assert series.observed.all()
+
+
+def test_covariates_with_gaps_are_named() -> None:
+    columns = replace(ONE, past=("wind",), future=("rain",))
+    table = daily([1.0, 2.0, 3.0, 4.0], wind=[1.0, 2.0, nan, 4.0], rain=[1.0, 2.0, 3.0, 4.0])
+    assert read_panel(table, columns).notes == (f"1 value missing in series 'y' (of wind){HELD}",)
+    table.loc[1, ["y", "rain"]] = nan
+    assert read_panel(table, columns).notes == (f"3 values missing in series 'y' (targets and wind, rain){HELD}",)
 
 
 def test_mixed_channels_are_filled_each_on_its_own() -> None:

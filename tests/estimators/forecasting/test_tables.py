@@ -325,7 +325,7 @@ def test_static_covariates_that_vary_are_refused() -> None:
     with pytest.raises(TableError, match=words):
         read_panel(table, FULL)
     table["size"] = np.nan
-    with pytest.raises(TableError, match="series 'b': the static covariate 'size' should have one value, and has nan"):
+    with pytest.raises(TableError, match="series 'b': the static covariate 'size' is missing; write its value"):
         read_panel(table, FULL)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from parallelrnn.estimators.arguments import OptionError
 from parallelrnn.estimators.forecasting.fitted import Fitted, View
 from parallelrnn.estimators.forecasting.frames import Forecast
 from parallelrnn.estimators.forecasting.intervals import Calibration
@@ -24,7 +25,7 @@ def check_levels(levels: Any) -> tuple[float, ...]:
     found = []
     for one in (levels,) if isinstance(levels, Real) else levels:
         if isinstance(one, bool) or not isinstance(one, Real) or not 1 <= float(one) < 100:
-            raise ValueError(f"level: expected per cents from 1 to below 100, such as [80, 95], got {one!r}")
+            raise OptionError(f"level: expected per cents from 1 to below 100, such as [80, 95], got {one!r}")
         found.append(float(one))
     return tuple(found)
 
@@ -94,7 +95,7 @@ def _index(quantiles: Sequence[float], level: float, sign: int) -> int:
     apart = [abs(quantile - wanted) for quantile in quantiles]
     if min(apart) > _SAME:
         allowed = ", ".join(f"{one:g}" for one in _levels_of(quantiles))
-        raise ValueError(
+        raise OptionError(
             f"an interval of {level:g} % needs the quantile {wanted:g}, which was not trained; those trained allow "
             f"{allowed or 'none'}"
         )

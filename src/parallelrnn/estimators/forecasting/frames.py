@@ -37,4 +37,7 @@ def forecast_frame(forecasts: Sequence[Forecast], columns: Columns, grid: Grid, 
         data["cutoff"] = np.concatenate([np.repeat(cuts[position], steps) for position in cutoffs])
     for name in forecasts[0].values:
         data[name] = np.concatenate([one.values[name] for one in forecasts])
-    return nw.to_native(nw.from_dict(data, backend=backend))
+    frame = nw.from_dict(data, backend=backend)
+    if columns.dates and frame.implementation.is_polars():
+        frame = frame.with_columns(nw.col(*({columns.time, "cutoff"} & set(data))).cast(nw.Date))
+    return nw.to_native(frame)

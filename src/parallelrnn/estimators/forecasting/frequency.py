@@ -135,6 +135,12 @@ def _every(count: int, unit: str) -> str:
 def _refuse_uneven(stamps: Stamps, name: Any, numbering: _Numbering) -> None:
     distances, counts = np.unique(numbering.apart, return_counts=True)
     usual = distances[counts.argmax()]
+    day = {*stamps.day} if isinstance(stamps, pd.DatetimeIndex) else {1}
+    if len(day) == 1 and day != {1} and np.diff(stamps).min() > _MONTH:
+        raise TimeError(
+            f"{of_series(name)}all time stamps fall on day {stamps[0].day} of a month, which no frequency of pandas "
+            "does; move them to the first of the month, by df[time].dt.to_period('M').dt.to_timestamp()"
+        )
     row = int((numbering.apart != usual).argmax())
     raise TimeError(
         f"{of_series(name)}the time stamps are not equally spaced: {stamps[row]} is followed by {stamps[row + 1]}, "

@@ -23,6 +23,7 @@ class SeriesReader:
             raise ValueError(f"missing should be one of {', '.join(map(repr, MISSING))}, got {missing!r}")
         self._columns, self._grid, self._missing = columns, grid, missing
         self._filled: dict[Any, int] = {}  # by the name of the series
+        self._holed: dict[str, None] = {}  # the columns that had gaps, in order
         self._cut: dict[Any, int] = {}
 
     def read(self, name: Any, positions: NDArray[np.int64], data: dict[str, Array], targets: Sequence[str]) -> Series:
@@ -52,16 +53,18 @@ class SeriesReader:
             self._cut[name] = cut
         values, past, future = values[inside], past[inside], future[inside]
         observed = ~np.isnan(values)
-        holes = int((~observed).sum() + np.isnan(past).sum() + np.isnan(future).sum())
+        absent = np.isnan(np.hstack([values, past, future]))
+        holes, keys = int(absent.sum()), (*targets, *columns.past, *columns.future)
         if holes and self._missing == "error":
-            step, column = np.argwhere(np.isnan(np.hstack([values, past, future])))[0].tolist()
+            step, column = np.argwhere(absent)[0].tolist()
             stamp = self._grid.stamps(first + inside.start + step, 1)[0]
             raise TableError(
-                f"series {name!r}: {(*targets, *columns.past, *columns.future)[column]!r} is missing at {stamp}, and "
-                f"{holes} values in all; fill them, or use missing='interpolate'"
+                f"series {name!r}: {keys[column]!r} is missing at {stamp}, and {holes} values in all; fill them, or "
+                "use missing='interpolate'"
             )
         if holes:
             self._filled[name] = holes
+            self._holed |= {key: None for key, column in zip(keys, absent.T, strict=True) if column.any()}
         return Series(
             name,
             first + inside.start,
@@ -76,10 +79,14 @@ class SeriesReader:
         """What was missing in all that was read, in a sentence each."""
         found = []
         if self._filled:
+            columns = [key for key in self._holed if key not in self._columns.targets]
+            which = f" (targets and {', '.join(columns)})" if columns else ""
+            if columns and len(columns) == len(self._holed):
+                which = f" (of {', '.join(columns)})"
             held = ", but for past covariates, which stay as they were" if self._columns.past else ""
             found.append(
-                f"{_counted(self._filled, 'value', 'missing')}; straight lines fill the gaps{held}; those of targets "
-                "are neither trained nor judged on"
+                f"{_counted(self._filled, 'value', 'missing')}{which}; straight lines fill the gaps{held}; those of "
+                "targets are neither trained nor judged on"
             )
         if self._cut:
             found.append(f"{_counted(self._cut, 'step', 'without values at the ends')}; the series are cut there")
@@ -89,7 +96,12 @@ class SeriesReader:
         found = []
         for key in self._columns.static:
             values = np.unique(data[key])
-            if len(values) != 1 or np.isnan(values[0]):
+            if np.isnan(values).any():
+                raise TableError(
+                    f"series {name!r}: the static covariate {key!r} is missing; write its value into every row of the "
+                    "series"
+                )
+            if len(values) != 1:
                 raise TableError(
                     f"series {name!r}: the static covariate {key!r} should have one value, and has "
                     f"{', '.join(map(str, values[:3].tolist()))}; if it changes, it is one of past_covariates"

@@ -9,7 +9,14 @@ from dataclasses import KW_ONLY, dataclass
 from numbers import Real
 from typing import Any
 
-from parallelrnn.estimators.arguments import check_blocks, check_one_of, check_training, epoch_limits, whole_number
+from parallelrnn.estimators.arguments import (
+    OptionError,
+    check_blocks,
+    check_one_of,
+    check_training,
+    epoch_limits,
+    whole_number,
+)
 from parallelrnn.estimators.encoder import CELLS
 from parallelrnn.estimators.forecasting.gaps import MISSING
 from parallelrnn.estimators.forecasting.network import DECODERS, NORMALIZATIONS
@@ -108,15 +115,15 @@ class Options:
         if isinstance(self.cycles, Real):
             self.cycles = (float(self.cycles),)
         if isinstance(self.cycles, str):
-            raise ValueError(f"cycles should be 'calendar', a list of periods in steps, or None, got {self.cycles!r}")
+            raise OptionError(f"cycles should be 'calendar', a list of periods in steps, or None, got {self.cycles!r}")
         self.cycles = tuple(float(period) for period in self.cycles)
         if not all(2 <= period < math.inf for period in self.cycles):
-            raise ValueError(f"cycles: expected periods of at least 2 steps, got {list(self.cycles)}")
+            raise OptionError(f"cycles: expected periods of at least 2 steps, got {list(self.cycles)}")
 
     def _check_quantiles(self) -> None:
         if self.quantiles is None:
             return
         wanted = {float(quantile) for quantile in self.quantiles}
         if not wanted or not all(0 < quantile < 1 for quantile in wanted):
-            raise ValueError(f"quantiles: expected numbers between 0 and 1, got {list(self.quantiles)}")
+            raise OptionError(f"quantiles: expected numbers between 0 and 1, got {list(self.quantiles)}")
         self.quantiles = tuple(sorted(wanted | {0.5}))  # the forecast itself

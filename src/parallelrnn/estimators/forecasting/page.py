@@ -70,13 +70,16 @@ def _about_model(fitted: Fitted) -> str:
     parameters = sum(parameter.numel() for parameter in fitted.network.parameters())
     blocks = made_of.hidden_size // made_of.block_size
     decoder = (
-        f"a decoder of {made_of.num_waves} waves and {made_of.num_decays} decays"
+        f"a decoder of {_count(made_of.num_waves, 'wave')} and {_count(made_of.num_decays, 'decay')}"
         if made_of.decoder == "waves"
         else "a linear decoder"
     )
-    return (
-        f"Forecaster: {blocks} {made_of.cell} blocks of size {made_of.block_size}, {decoder}, {parameters:,} parameters"
-    )
+    memory = f"{_count(blocks, f'{made_of.cell} block')} of size {made_of.block_size}"
+    return f"Forecaster: {memory}, {decoder}, {parameters:,} parameters"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _about_data(fitted: Fitted) -> str:

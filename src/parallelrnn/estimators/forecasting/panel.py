@@ -28,6 +28,7 @@ class Columns:
     past: tuple[str, ...] = ()  # covariates known up to now
     future: tuple[str, ...] = ()  # known ahead, too
     static: tuple[str, ...] = ()  # the same at all times
+    dates: bool = False  # times are days of a calendar without a clock, which polars tells apart
 
     @property
     def all(self) -> tuple[str, ...]:
