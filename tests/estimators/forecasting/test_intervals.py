@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from parallelrnn import Forecaster
 from parallelrnn.estimators.forecasting.intervals import Calibration, middle_of
@@ -51,12 +52,28 @@ def test_series_are_kept_apart() -> None:
     torch.testing.assert_close(both.rows([1]).half_width(80)[0], both.half_width(80)[1])
 
 
-def test_a_level_that_so_few_windows_cannot_give_is_refused() -> None:
-    calibration = Calibration.of([torch.randn(18, 2, 1)])
-    calibration.half_width(90)
-    with pytest.raises(ValueError, match="an interval of 95 % takes 19 windows to calibrate on, and a series has 18"):
-        calibration.half_width(95)
-    Calibration.of([torch.randn(19, 2, 1)]).half_width(95)
+def test_errors_too_few_for_a_level_are_taken_to_be_normal() -> None:
+    """Of a hundred thousand series with six errors each, as many hold the seventh as Student's t says."""
+    errors = torch.randn(7, 1, 100_000, generator=torch.Generator().manual_seed(0))
+    few = Calibration.of([errors[:6]])
+    with pytest.warns(UserWarning, match="intervals of 90 % take 9 forecasts to compare with .* a series has 6"):
+        width = few.half_width(90)[0]
+    normal = stats.t.ppf(0.95, 6) * errors[:6].square().mean(0).sqrt()
+    # Quantiles are kept at 200 levels, of which an error that should have 33.3 has 33 or 34.
+    torch.testing.assert_close(width, torch.maximum(normal, errors[:6].abs().amax(0)), rtol=0.011, atol=0)
+    assert 0.9 < float((errors[6].abs() <= width).float().mean()) < 0.94  # the largest error adds to it
+
+
+def test_few_errors_of_one_series_change_nothing_for_others() -> None:
+    errors = torch.randn(19, 2, 1, generator=torch.Generator().manual_seed(0))
+    with pytest.warns(UserWarning, match="a series has 18"):
+        both = Calibration.of([errors, errors[:18]]).half_width(95)
+    torch.testing.assert_close(both[0], Calibration.of([errors]).half_width(95)[0])
+
+
+def test_without_errors_there_is_no_interval() -> None:
+    with pytest.raises(ValueError, match="no forecast of a series could be compared with what came"):
+        Calibration.of([torch.zeros(0, 2, 1)]).half_width(80)
 
 
 def test_the_forecast_is_the_median() -> None:

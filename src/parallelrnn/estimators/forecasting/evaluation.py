@@ -159,7 +159,7 @@ def _coverage(view: View, first: Sequence[int], last: Sequence[int], levels: Seq
                 continue
             calibration = Calibration.of([_come_true(latest)])
             there = ~now.isnan()
-            for level in levels:
+            for level in filter(calibration.supports, levels):
                 width = calibration.half_width(level)[0]
                 inside = (now.abs() <= width) | (now.abs() < width + grain)  # limits of counts are rounded outward
                 held[f"{level:g}"][0] += float((inside & there).sum())

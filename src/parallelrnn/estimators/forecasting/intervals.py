@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from scipy import stats
 from torch import Tensor
 
 _GRID = 200  # levels at which the errors of a series are kept
@@ -41,14 +43,9 @@ class Calibration:
     def half_width(self, level: float) -> Tensor:
         """What to add to a forecast and to take off it, (series, H, C), so that `level` per cent are held.
 
-        Split conformal prediction: the error at rank (n + 1) * level of n, rounded up, or the largest. Held at least so
-        often, if errors go on as they were.
+        Split conformal prediction: the error at rank (n + 1) * level of n, rounded up. Held at least so often, if
+        errors go on as they were. Where n is too small for that, errors are taken to be normal, with a warning.
         """
-        if not self.supports(level):
-            raise ValueError(
-                f"an interval of {level:g} % takes {_needed(level)} windows to calibrate on, and a series has "
-                f"{int(self.counts.min())}; ask for a lower level, or fit with a larger val_size"
-            )
         part = level / 100
         ahead = torch.arange(1, self.counts.shape[1] + 1)
         counts = self.counts.double()
@@ -57,7 +54,22 @@ class Calibration:
         whole = torch.ceil(rank * counts - 1e-9) / counts
         index = torch.ceil(whole * _GRID - 1e-9).long().clamp(1, _GRID) - 1  # (series, H)
         channels = self.table.shape[-1]
-        return self.table.gather(1, index[:, None, :, None].expand(-1, 1, -1, channels))[:, 0]
+        widths = self.table.gather(1, index[:, None, :, None].expand(-1, 1, -1, channels))[:, 0]
+        return widths if self.supports(level) else self._normal(level, widths)
+
+    def _normal(self, level: float, widths: Tensor) -> Tensor:
+        """With the widths of Student's t for normal errors around zero where errors are few, or the largest error."""
+        fewest = int(self.counts.min())
+        if not fewest:
+            raise ValueError("no forecast of a series could be compared with what came, so that it has no interval")
+        warnings.warn(
+            f"intervals of {level:g} % take {_needed(level)} forecasts to compare with what came, and a series has "
+            f"{fewest}: its intervals take errors to be normal",
+            stacklevel=7,  # where `predict` was called
+        )
+        factor = torch.from_numpy(stats.t.ppf((1 + level / 100) / 2, self.counts.numpy()))[..., None]
+        normal = (factor * self.table.double().square().mean(1).sqrt()).to(widths)
+        return torch.where((self.counts < _needed(level))[..., None], torch.maximum(normal, self.table[:, -1]), widths)
 
 
 def _needed(level: float) -> int:

@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import sys
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sktime.datasets import load_airline
+from sktime.forecasting.base import ForecastingHorizon
+from sktime.forecasting.compose import TransformedTargetForecaster
+from sktime.forecasting.model_evaluation import evaluate
+from sktime.forecasting.model_selection import ForecastingGridSearchCV
+from sktime.split import ExpandingWindowSplitter
+from sktime.transformations.series.detrend import Detrender
+from sktime.utils.estimator_checks import check_estimator
+
+from parallelrnn import Forecaster
+from parallelrnn.estimators.forecasting.options import Options
+from parallelrnn.integrations.sktime import ParaForecaster
+
+QUICK: dict[str, Any] = {"lookback": 24, "hidden_size": 8, "max_epochs": 1, "epoch_steps": (4, 8), "random_state": 3}
+
+
+def hours(count: int, shift: float = 0.0) -> pd.Series:
+    index = pd.date_range("2024-01-01", periods=count, freq="h", name="when")
+    noise = np.random.default_rng(int(shift)).normal(size=count)
+    return pd.Series(np.sin(np.arange(count) / 24 * 2 * np.pi + shift) + 0.1 * noise, index, name="load")
+
+
+def by_forecaster(y: pd.Series, level: float | None = None, horizon: int = 3) -> pd.DataFrame:
+    table = pd.DataFrame({"ds": y.index, "y": y.to_numpy()})
+    return Forecaster(horizon, **QUICK).fit(table).predict(level=[] if level is None else [level])
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_it_passes_the_checks_of_sktime() -> None:
+    found = check_estimator(ParaForecaster, raise_exceptions=False, verbose=False)
+    assert {name: result for name, result in found.items() if result != "PASSED"} == {}
+    assert len(found) > 700
+
+
+def test_arguments_are_those_of_the_forecaster() -> None:
+    """All but those that sktime says otherwise: horizon, covariates, columns and quantiles, and missing values."""
+    ours = {name: one.default for name, one in inspect.signature(ParaForecaster).parameters.items()}
+    theirs = {field.name: field.default for field in dataclasses.fields(Options)}
+    elsewhere = {"horizon", "channels", "past_covariates", "future_covariates", "static_covariates", "quantiles"}
+    assert ours.keys() - {"val_size"} == theirs.keys() - elsewhere - {"missing", "_"}
+    assert {name for name in ours.keys() & theirs.keys() if ours[name] != theirs[name]} == {"progress"}
+
+
+def test_forecasts_and_intervals_are_those_of_the_forecaster() -> None:
+    y = hours(300)
+    forecaster = ParaForecaster(**QUICK).fit(y, fh=[1, 3])
+    expected = by_forecaster(y, level=80)
+    found = forecaster.predict()
+    assert found.name == "load"
+    np.testing.assert_array_equal(found, expected["yhat"][[0, 2]])
+    np.testing.assert_array_equal(found.index, expected["ds"][[0, 2]])
+    limits = forecaster.predict_interval(coverage=0.8)["load"][0.8]
+    np.testing.assert_array_equal(limits, expected.loc[[0, 2], ["yhat-lo-80", "yhat-hi-80"]])
+    quantiles = forecaster.predict_quantiles(alpha=[0.9, 0.5, 0.1])["load"]
+    np.testing.assert_array_equal(quantiles, expected.loc[[0, 2], ["yhat-hi-80", "yhat", "yhat-lo-80"]])
+
+
+def test_instances_and_columns_are_series_of_one_model() -> None:
+    """Of different lengths, given in an order that is not that of their names."""
+    parts = {"b": hours(300, 1), "a": hours(280, 2)}
+    long = pd.concat([pd.DataFrame({"unique_id": key, "ds": y.index, "y": y}) for key, y in parts.items()])
+    expected = Forecaster(3, **QUICK).fit(long).predict(level=[80])
+    panel = pd.concat({key: y.to_frame() for key, y in parts.items()}, names=["place", "when"])
+    forecaster = ParaForecaster(**QUICK).fit(panel, fh=[1, 2, 3])
+    found = forecaster.predict()
+    assert found.index.names == ["place", "when"]
+    for key in parts:
+        one = expected[expected["unique_id"] == key]
+        np.testing.assert_array_equal(found.loc[key].index, one["ds"])
+        np.testing.assert_array_equal(found.loc[key, "load"], one["yhat"])
+        low = forecaster.predict_interval(coverage=0.8).loc[key, ("load", 0.8, "lower")]
+        np.testing.assert_array_equal(low, one["yhat-lo-80"])
+    wide = pd.DataFrame({key: hours(300, shift) for key, shift in (("b", 1), ("a", 2))})
+    expected = Forecaster(3, **QUICK).fit(wide.reset_index(names="ds"), target_col=["b", "a"]).predict()
+    found = ParaForecaster(**QUICK).fit(wide, fh=[1, 2, 3]).predict()
+    np.testing.assert_array_equal(found.T.to_numpy().ravel(), expected["yhat"])
+
+
+def test_covariates_are_known_ahead() -> None:
+    y, prices = hours(300), pd.DataFrame({"price": np.tile([0.0, 1.0, 0.0], 101)}, index=hours(303).index)
+    told = y + 5 * prices["price"].iloc[:300]
+    forecaster = ParaForecaster(**{**QUICK, "max_epochs": 8}).fit(told, X=prices.iloc[:300], fh=[1, 2, 3])
+    found = forecaster.predict(X=prices.iloc[300:])
+    other = forecaster.predict(X=1 - prices.iloc[300:])
+    np.testing.assert_array_equal(np.sign(found - other), [-1, 1, -1])
+    assert len(forecaster.explain(prices.iloc[300:]).components) == 3
+    with pytest.raises(ValueError, match="known ahead"):
+        forecaster.predict()
+
+
+@pytest.mark.parametrize("update_params", [False, True])
+def test_updates_go_on_from_newer_data(update_params: bool) -> None:
+    y = hours(320)
+    forecaster = ParaForecaster(**QUICK).fit(y[:300], fh=[1, 2, 3])
+    forecaster.update(y[300:], update_params=update_params)
+    found = forecaster.predict()
+    assert found.index[0] == y.index[-1] + pd.Timedelta(hours=1)
+    fitted = Forecaster(3, **QUICK).fit(pd.DataFrame({"ds": y.index[:300], "y": y[:300].to_numpy()}))
+    expected = by_forecaster(y) if update_params else fitted.predict(pd.DataFrame({"ds": y.index, "y": y.to_numpy()}))
+    np.testing.assert_array_equal(found, expected["yhat"])
+
+
+def test_what_has_come_is_not_forecast() -> None:
+    y = hours(300)
+    forecaster = ParaForecaster(**QUICK).fit(y[:290], fh=ForecastingHorizon(y.index[290:293], is_relative=False))
+    forecaster.update(y[290:], update_params=False)
+    with pytest.raises(NotImplementedError, match="can not perform in-sample prediction"):
+        forecaster.predict()
+
+
+def test_periods_come_back_as_periods_and_it_explains_itself() -> None:
+    forecaster = ParaForecaster(lookback=48, max_epochs=5).fit(load_airline(), fh=range(1, 13))
+    assert forecaster.predict().index[0] == pd.Period("1961-01", freq="M")
+    assert round(forecaster.explain().modes[0].period) == 12
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_it_runs_in_a_pipeline_a_grid_search_and_a_cross_validation() -> None:
+    y = load_airline()
+    windows = ExpandingWindowSplitter(initial_window=120, step_length=24, fh=range(1, 13))
+    pipeline = TransformedTargetForecaster([("trend", Detrender()), ("forecast", ParaForecaster(**QUICK))])
+    scores = evaluate(pipeline, windows, y)
+    assert np.isfinite(scores["test_MeanAbsolutePercentageError"]).all()
+    search = ForecastingGridSearchCV(pipeline, windows, {"forecast__lookback": [12, 24]}).fit(y, fh=range(1, 13))
+    assert search.best_params_["forecast__lookback"] in (12, 24)
+    assert len(search.predict()) == 12
+
+
+def test_without_sktime_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sktime.forecasting.base", None)
+    monkeypatch.delitem(sys.modules, "parallelrnn.integrations.sktime")
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'parallelrnn\[sktime\]'"):
+        import_module("parallelrnn.integrations.sktime")
