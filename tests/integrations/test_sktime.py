@@ -22,7 +22,7 @@ from parallelrnn import Forecaster
 from parallelrnn.estimators.forecasting.options import Options
 from parallelrnn.integrations.sktime import ParaForecaster
 
-QUICK: dict[str, Any] = {"lookback": 24, "hidden_size": 8, "max_epochs": 1, "epoch_steps": (4, 8), "random_state": 3}
+QUICK: dict[str, Any] = {"lookback": 24, "hidden_size": 8, "max_epochs": 1, "epoch_steps": (4, 8), "prune": False}
 
 
 def hours(count: int, shift: float = 0.0) -> pd.Series:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from parallelrnn.estimators.checkpoint import Checkpoint, fingerprint
 from parallelrnn.estimators.forecasting import store
 from parallelrnn.estimators.forecasting.ahead import read_ahead
 from parallelrnn.estimators.forecasting.answers import Question, answer, check_levels
-from parallelrnn.estimators.forecasting.explanation import Explanation
+from parallelrnn.estimators.forecasting.explanation import Explanation, memory_of
 from parallelrnn.estimators.forecasting.fitted import Fitted, View
 from parallelrnn.estimators.forecasting.frames import Forecast, forecast_frame
 from parallelrnn.estimators.forecasting.learning import learn
@@ -24,8 +24,6 @@ from parallelrnn.estimators.forecasting.panel import Columns, Panel, TableError
 from parallelrnn.estimators.forecasting.parts import parts_of
 from parallelrnn.estimators.forecasting.plots import plot_forecast
 from parallelrnn.estimators.forecasting.tables import as_frame, read_panel
-from parallelrnn.interpret.features import recurrence_features
-from parallelrnn.interpret.units import Step
 from parallelrnn.nn import WaveDecoder
 
 if TYPE_CHECKING:
@@ -210,15 +208,12 @@ class Forecaster(Options):
         profiles = [fitted.profiles[one.name] for one in fitted.recent]
         sampled = parts_of(fitted.network, fitted.sample, profiles, fitted.middle, scaled=True)
         time = fitted.grid.step
-        made_of = fitted.network.made_of
         where = "exact: forecasts are made of them"
         if not isinstance(fitted.network.decoder, WaveDecoder):
             where = "those of the calendar alone: a linear decoder has no modes"
         modes = sampled.table(time, where, None if view is None else view.parts(view.ends))
-        memory = Step(time.amount * made_of.segment, time.unit)
-        features = replace(recurrence_features(fitted.network.encoder), time=memory)
         components = self.predict(futr_df=futr_df, decompose=True) if at_hand else None
-        return Explanation(modes, features, components)
+        return Explanation(modes, memory_of(fitted.network, time), components)
 
     def plot(
         self, name: Any = None, level: Sequence[float] | None = None, ax: Axes | None = None, futr_df: Any = None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from parallelrnn.interpret.features import Features
+from parallelrnn.estimators.forecasting.network import Network
+from parallelrnn.interpret.features import Features, recurrence_features
 from parallelrnn.interpret.modes import ForecastModes
 from parallelrnn.interpret.text import Summary
+from parallelrnn.interpret.units import Step
 
 
 @dataclass(frozen=True)
@@ -25,3 +27,8 @@ class Explanation:
     def summary(self, most: int = 5) -> Summary:
         """The most important modes, for the terminal."""
         return self.modes.summary(most)
+
+
+def memory_of(network: Network, time: Step) -> Features:
+    """How a network remembers; `time` is a step of the series, of which it may read several at once."""
+    return replace(recurrence_features(network.encoder), time=Step(time.amount * network.made_of.segment, time.unit))

@@ -43,7 +43,7 @@ def start_network(
         num_waves=len(waves),
         num_decays=options.num_decays,
         normalize=_better_level(sequences, training) if options.normalize == "auto" else options.normalize,
-        segment=options.segment or _default_segment(options.cell, lookback, periods),
+        segment=options.segment or default_segment(options.cell, lookback, periods),
         gate=len(training) >= _MANY if options.gate is None else options.gate,
         dropout=options.dropout,
         channels=panel.series[0].values.shape[1],
@@ -56,12 +56,15 @@ def start_network(
     if network.effect is not None:
         _start_effect(network.effect, panel.series, profiles, covariates, steps)
     if isinstance(network.decoder, WaveDecoder):
-        network.decoder.start_at(
-            waves,
-            [float(lookback)] * len(waves),
-            np.geomspace(2, 2 * options.horizon + 1, options.num_decays).tolist(),
-        )
+        start_decoder(network.decoder, waves, lookback, options.horizon)
     return network
+
+
+def start_decoder(decoder: WaveDecoder, periods: Sequence[float], lookback: int, horizon: int) -> None:
+    """Waves at these periods, the rest as they are, all as lasting as the look-back; decays all over the horizon."""
+    rest = (2 * np.pi / decoder.angle.detach().double()).tolist()[len(periods) :]
+    lasting = [float(lookback)] * decoder.num_waves
+    decoder.start_at([*periods, *rest], lasting, np.geomspace(2, 2 * horizon + 1, decoder.num_decays).tolist())
 
 
 def _better_level(sequences: Sequences, training: Tensor) -> str:
@@ -84,9 +87,17 @@ def _waves(
         ((one.values - profile.mean) / profile.scale)[:n]
         for one, profile, n in zip(series, profiles, steps, strict=True)
     ]
-    longest = float(max(lookback, options.horizon, 4))
-    found = strongest_periods(scaled, options.num_waves, 1 / min(lookback, 2 * options.horizon), longest)
-    return found or [longest] * (options.num_decays == 0)  # a decoder has to have something
+    found = wave_periods(scaled, options.num_waves, lookback, options.horizon)
+    return found or [_longest(lookback, options.horizon)] * (options.num_decays == 0)  # there has to be something
+
+
+def wave_periods(series: Sequence[Array], most: int, lookback: int, horizon: int) -> list[float]:
+    """The strongest periods of some series (T, C), each of variance one about, that forecasts can tell apart."""
+    return strongest_periods(series, most, 1 / min(lookback, 2 * horizon), _longest(lookback, horizon))
+
+
+def _longest(lookback: int, horizon: int) -> float:
+    return float(max(lookback, horizon, 4))
 
 
 @torch.no_grad()
@@ -106,7 +117,7 @@ def _start_effect(
     effect.weight.copy_(torch.from_numpy(found.T))
 
 
-def _default_segment(cell: str, lookback: int, periods: Sequence[float]) -> int:
+def default_segment(cell: str, lookback: int, periods: Sequence[float]) -> int:
     """One step for memory that is read; about a day for gates, in parts or multiples of the shortest cycle."""
     if cell in ("linear", "rnn") or lookback < 8:
         return 1

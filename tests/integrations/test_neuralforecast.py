@@ -1,0 +1,247 @@
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import neuralforecast.losses.pytorch as losses
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from neuralforecast import NeuralForecast
+from neuralforecast.auto import BaseAuto
+from neuralforecast.common import _model_checks
+from neuralforecast.common._base_auto import RayOptions
+
+from parallelrnn.estimators.model_files import ModelFileError
+from parallelrnn.integrations.neuralforecast import ParaGRU, ParaLSTM, ParaModel, ParaRNN
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # neuralforecast, Lightning and their use of pandas warn of much
+MODELS = [ParaRNN, ParaLSTM, ParaGRU]
+QUIET: dict[str, Any] = {
+    "enable_progress_bar": False,
+    "enable_model_summary": False,
+    "logger": False,
+    "accelerator": "cpu",
+}
+SMALL: dict[str, Any] = {"hidden_size": 8, "num_waves": 2, "max_steps": 20, "windows_batch_size": 64, **QUIET}
+# Those of neuralforecast's own check, of which 3.3.0 skips every one, since its series are shorter than its input size.
+LOSSES = [
+    losses.MAE(),
+    losses.MSE(),
+    losses.RMSE(),
+    losses.MAPE(),
+    losses.SMAPE(),
+    losses.MASE(seasonality=7),
+    losses.QuantileLoss(q=0.5),
+    losses.MQLoss(),
+    losses.IQLoss(),
+    losses.HuberIQLoss(),
+    losses.DistributionLoss("Normal"),
+    losses.DistributionLoss("StudentT"),
+    losses.DistributionLoss("Poisson"),
+    losses.DistributionLoss("NegativeBinomial"),
+    losses.DistributionLoss("Tweedie", rho=1.5),
+    losses.DistributionLoss("ISQF"),
+    losses.PMM(),
+    losses.PMM(weighted=True),
+    losses.GMM(),
+    losses.GMM(weighted=True),
+    losses.NBMM(),
+    losses.NBMM(weighted=True),
+    losses.HuberLoss(),
+    losses.TukeyLoss(),
+    losses.HuberQLoss(q=0.5),
+    losses.HuberMQLoss(),
+]
+
+
+def waves(count: int = 400, names: str = "ab") -> pd.DataFrame:
+    """Hourly series with a day, and covariates: `price` moves them at once, `wind` says what comes a step later."""
+    frames = []
+    for number, name in enumerate(names):
+        random = np.random.default_rng(number)
+        price, wind = random.normal(size=(2, count))
+        day = np.sin(np.arange(count) / 24 * 2 * np.pi + number)
+        y = day + 3 * price + np.r_[0, 2 * wind[:-1]] + 0.1 * random.normal(size=count)
+        stamps = pd.date_range("2024-01-01", periods=count, freq="h")
+        frames.append(pd.DataFrame({"unique_id": name, "ds": stamps, "y": y, "price": price, "wind": wind}))
+    return pd.concat(frames, ignore_index=True)
+
+
+def plain(count: int = 400) -> pd.DataFrame:
+    table = waves(count)
+    return table.assign(y=np.sin(np.arange(len(table)) / 24 * 2 * np.pi))[["unique_id", "ds", "y"]]
+
+
+def fitted(model: ParaModel, table: pd.DataFrame, **more: Any) -> NeuralForecast:
+    found = NeuralForecast(models=[model], freq="h")
+    found.fit(table, **more)
+    return found
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_models_pass_the_checks_of_neuralforecast_without_a_skip(model: type[ParaModel]) -> None:
+    for loss in LOSSES:
+        config = {"max_steps": 2, "h": 7, "input_size": 14, "start_padding_enabled": True, "loss": loss}
+        sizes = dict.fromkeys(("batch_size", "windows_batch_size", "valid_batch_size"), 8)
+        config |= {"valid_loss": None, "val_check_steps": 2, "inference_windows_batch_size": 8, **sizes, **QUIET}
+        _model_checks._run_model_tests(model, config)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_models_forecast_and_cross_validate_air_passengers(
+    model: type[ParaModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own check, with the name that pandas now has for the ends of months."""
+    monkeypatch.setattr(_model_checks, "NeuralForecast", lambda models, freq: NeuralForecast(models, f"{freq}E"))
+    _model_checks.check_airpassengers(model)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_models_learn_a_wave(model: type[ParaModel]) -> None:
+    table = plain()
+    config = {**SMALL, "hidden_size": 16, "max_steps": 300, "dropout": 0.0, "random_seed": 1}
+    found = NeuralForecast(models=[model(24, 48, **config)], freq="h").cross_validation(table, n_windows=1)
+    assert (found["y"] - found[model.__name__]).abs().mean() < 0.1
+    assert found["y"].std() > 0.5
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_what_is_known_ahead_counts_at_once_and_what_was_known_before_it(model: type[ParaModel]) -> None:
+    """3 and 2 times a number around one; of the rest, windows scaled by 24 values leave a quarter unknown."""
+    config = {**SMALL, "hidden_size": 16, "max_steps": 300, "dropout": 0.0, "segment": 1}
+
+    def off(table: pd.DataFrame, **more: Any) -> float:
+        forecaster = NeuralForecast(models=[model(1, 24, **config, **more)], freq="h")
+        found = forecaster.cross_validation(table, n_windows=30, step_size=1)
+        return float((found["y"] - found[model.__name__]).abs().mean())
+
+    table = waves()
+    none, both = off(table), off(table, futr_exog_list=["price"], hist_exog_list=["wind"])
+    assert both < 1 < 2 < none
+    assert both < off(table, futr_exog_list=["price"]) < none
+
+
+def test_each_parameter_of_a_distribution_has_its_own_effect() -> None:
+    table = waves()
+    model = ParaGRU(2, 24, futr_exog_list=["price"], loss=losses.DistributionLoss("Normal"), **SMALL)
+    found = fitted(model, table.drop(columns="wind").groupby("unique_id").head(398))
+    effect = found.models[0].effect_on
+    assert effect is not None
+    assert effect.shape == (2,)
+    assert effect[0] != effect[1]
+
+
+def test_static_and_categorical_covariates_tell_series_apart() -> None:
+    table = pd.concat([plain().query("unique_id == 'a'").assign(unique_id=name) for name in "ab"])
+    table["y"] += np.where(table["unique_id"] == "a", 1, -1) * np.linspace(0, 8, 400)[np.r_[0:400, 0:400]]
+    static = pd.DataFrame({"unique_id": ["a", "b"], "size": [1.0, -1.0]})
+    model = ParaRNN(12, 24, stat_exog_list=["size"], **{**SMALL, "max_steps": 100})
+    found = fitted(model, table, static_df=static)
+    mine = found.predict()["ParaRNN"]
+    other = found.predict(df=table, static_df=static.assign(size=-static["size"]))["ParaRNN"]
+    assert (mine - other).abs().mean() > 0.05
+    table["kind"] = np.tile(["x", "y"], 400)
+    kinds = {"cat_exog_list": ["kind"], "categorical_cardinalities": {"kind": 2}}
+    model = ParaGRU(2, 24, hist_exog_list=["kind"], **kinds, **SMALL)
+    assert np.isfinite(fitted(model, table).predict()["ParaGRU"]).all()
+
+
+def test_padding_before_a_series_is_not_read() -> None:
+    model = ParaGRU(3, 12, segment=2, gate=True, dropout=0.0, **SMALL).eval()
+    torch.nn.init.normal_(model.network.decoder.amplitudes.weight)
+    y = torch.randn(4, 12, 1)
+    mask = torch.ones(4, 12, 1)
+    mask[2:, :5] = 0
+    windows = {"insample_y": y, "insample_mask": mask, "hist_exog": None, "futr_exog": None, "stat_exog": None}
+    found = model(windows)
+    y[2:, :5] = 7.0
+    torch.testing.assert_close(model(windows), found, rtol=0, atol=0)
+    mask[2:, 7] = 0  # a gap within is no padding
+    torch.testing.assert_close(model(windows), found, rtol=0, atol=0)
+    mask[3] = 0
+    assert torch.isfinite(model(windows)).all()
+
+
+def test_waves_start_at_the_lines_of_the_spectrum_and_stay_when_training_goes_on() -> None:
+    found = fitted(ParaRNN(12, 48, **{**SMALL, "max_steps": 1, "learning_rate": 1e-6}), plain())
+    (model,) = found.models
+    assert float(model.network.decoder.angle[0]) == pytest.approx(2 * np.pi / 24, rel=0.02)
+    with torch.no_grad():
+        model.network.decoder.angle.fill_(1.0)
+    found.fit(plain(), use_init_models=False)
+    np.testing.assert_allclose(found.models[0].network.decoder.angle.detach(), 1.0, atol=1e-4)
+
+
+def test_models_explain_themselves() -> None:
+    config = {**SMALL, "hidden_size": 16, "max_steps": 300, "dropout": 0.0}
+    found = fitted(ParaRNN(24, 48, **config), plain())
+    found.predict()
+    explanation = found.models[0].explanation("h")
+    assert explanation.modes.most_important(1)[0].period == pytest.approx(24, rel=0.1)
+    assert sum(mode.share for mode in explanation.modes) == pytest.approx(1, abs=1e-6)
+    assert "hours" in str(explanation.summary())
+    assert len(explanation.features) == 8
+    assert len(ParaGRU(3, 12, decoder="linear", **SMALL).explanation().modes) == 0
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_what_was_saved_forecasts_the_same(model: type[ParaModel], tmp_path: Path) -> None:
+    table = waves()
+    config = {**SMALL, "futr_exog_list": ["price"], "loss": losses.MQLoss(level=[80])}
+    found = fitted(model(6, 24, **config), table.groupby("unique_id").head(390))
+    ahead = table.groupby("unique_id").tail(10)
+    expected = found.predict(futr_df=ahead)
+    found.models[0].save(tmp_path / "ours")
+    assert sorted(file.suffix for file in (tmp_path / "ours").iterdir()) == [".json", ".safetensors"]
+    weights = found.models[0].state_dict()
+    found.models = [model.load(tmp_path / "ours")]
+    assert list(found.models[0].state_dict()) == list(weights)
+    pd.testing.assert_frame_equal(found.predict(futr_df=ahead), expected)
+    found.save(str(tmp_path / "theirs"))
+    pd.testing.assert_frame_equal(NeuralForecast.load(str(tmp_path / "theirs")).predict(futr_df=ahead), expected)
+
+
+def test_a_model_that_was_changed_or_is_another_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "model"
+    ParaGRU(3, 12, **SMALL).save(path)
+    with pytest.raises(ModelFileError, match="it is a ParaGRU, not a ParaLSTM"):
+        ParaLSTM.load(path)
+    (weights,) = path.glob("*.safetensors")
+    weights.write_bytes(weights.read_bytes()[:-1])
+    with pytest.raises(ModelFileError, match="cut off or changed"):
+        ParaGRU.load(path)
+
+
+def tuned(**more: Any) -> BaseAuto:
+    return BaseAuto(ParaGRU, h=3, loss=losses.MAE(), valid_loss=None, num_samples=2, verbose=False, **more)
+
+
+def test_models_are_tuned_by_optuna() -> None:
+    def config(trial: Any) -> dict[str, Any]:
+        return {"input_size": trial.suggest_categorical("input_size", [12, 24]), **SMALL, "random_seed": 1}
+
+    found = NeuralForecast([tuned(config=config, search_alg=None, backend="optuna")], freq="h")
+    found.fit(plain(), val_size=24)
+    assert found.models[0].results.best_params["input_size"] in (12, 24)
+    assert np.isfinite(found.predict().iloc[:, -1]).all()
+
+
+@pytest.mark.slow
+def test_models_are_tuned_by_ray() -> None:
+    from ray import tune
+
+    config = {"input_size": tune.choice([12, 24]), **SMALL, "random_seed": 1}
+    found = NeuralForecast([tuned(config=config, ray_options=RayOptions(cpus=1, gpus=0))], freq="h")
+    found.fit(plain(), val_size=24)
+    assert np.isfinite(found.predict().iloc[:, -1]).all()
+
+
+def test_without_neuralforecast_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "neuralforecast.core", None)
+    monkeypatch.delitem(sys.modules, "parallelrnn.integrations.neuralforecast")
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'parallelrnn\[neuralforecast\]'"):
+        import_module("parallelrnn.integrations.neuralforecast")
