@@ -183,7 +183,7 @@ def test_models_explain_themselves() -> None:
     explanation = found.models[0].explanation("h")
     assert explanation.modes.most_important(1)[0].period == pytest.approx(24, rel=0.1)
     assert sum(mode.share for mode in explanation.modes) == pytest.approx(1, abs=1e-6)
-    assert "hours" in str(explanation.summary())
+    assert " h " in str(explanation.summary())
     assert len(explanation.features) == 8
     assert len(ParaGRU(3, 12, decoder="linear", **SMALL).explanation().modes) == 0
 
