@@ -93,33 +93,38 @@ def fit_ours(settings: Settings, seed: int, table: pd.DataFrame, cell: str, defa
     return fitted.network, forecast
 
 
-def fit_neuralforecast(settings: Settings, seed: int, table: pd.DataFrame, cell: str, series: int) -> Fitted:
-    """A direct model; each step takes its windows from so many series."""
+def fit_neuralforecast(settings: Settings, seed: int, table: pd.DataFrame, cell: str, series: int, kind: str) -> Fitted:
+    """A direct model of theirs or of ours; each step takes its windows from so many series."""
     from neuralforecast import NeuralForecast
     from neuralforecast.losses.pytorch import MAE
     from neuralforecast.models import GRU, LSTM
 
-    model = {"gru": GRU, "lstm": LSTM}[cell](
+    from parallelrnn.integrations.neuralforecast import ParaGRU, ParaLSTM, ParaRNN
+
+    theirs = {"encoder_n_layers": 1, "encoder_hidden_size": settings.hidden_size}
+    ours = {"hidden_size": settings.hidden_size}
+    alike = {"segment": 1, "decoder": "linear", "gate": False, "dropout": 0.0, "num_lr_decays": -1}
+    models = {"theirs": {"gru": GRU, "lstm": LSTM}}.get(kind, {"gru": ParaGRU, "lstm": ParaLSTM, "linear": ParaRNN})
+    model = models[cell](
         h=settings.horizon,
         input_size=settings.lookback,
-        encoder_n_layers=1,
-        encoder_hidden_size=settings.hidden_size,
         loss=MAE(),
         max_steps=settings.steps,
-        learning_rate=settings.learning_rate,
         val_check_steps=settings.steps,
         batch_size=series,
         windows_batch_size=settings.batch_size,
         training_data_availability_threshold=1.0,  # whole windows; by default it pads them
         scaler_type="standard",
         random_seed=seed,
+        **{"theirs": theirs, "ours": ours | alike, "ours-defaults": ours}[kind],
+        **({} if kind == "ours-defaults" else {"learning_rate": settings.learning_rate}),
         **TRAINER,
     )
-    models = NeuralForecast(models=[model], freq="h")
-    models.fit(table)
+    forecaster = NeuralForecast(models=[model], freq="h")
+    forecaster.fit(table)
 
     def forecast(table: pd.DataFrame, origins: range) -> NDArray[Any]:
-        found = models.cross_validation(table, n_windows=len(origins), step_size=origins.step, use_fitted=True)
+        found = forecaster.cross_validation(table, n_windows=len(origins), step_size=origins.step, use_fitted=True)
         return found[type(model).__name__].to_numpy().reshape(-1, len(origins), settings.horizon)
 
     return model, forecast
@@ -172,11 +177,13 @@ def fit_darts(settings: Settings, seed: int, table: pd.DataFrame, cell: str, dir
 # The library, and how to fit.
 CONTENDERS: dict[str, tuple[str, Callable[..., Fitted]]] = {
     "ours": ("parallelrnn", partial(fit_ours, defaults=False)),
-    "neuralforecast": ("neuralforecast", partial(fit_neuralforecast, series=7)),
-    "neuralforecast-by-series": ("neuralforecast", partial(fit_neuralforecast, series=1)),
+    "neuralforecast": ("neuralforecast", partial(fit_neuralforecast, series=7, kind="theirs")),
+    "neuralforecast-by-series": ("neuralforecast", partial(fit_neuralforecast, series=1, kind="theirs")),
     "darts-BlockRNNModel": ("darts", partial(fit_darts, direct=True)),
     "darts-RNNModel": ("darts", partial(fit_darts, direct=False)),
     "ours-defaults": ("parallelrnn", partial(fit_ours, defaults=True)),
+    "ours-in-neuralforecast": ("neuralforecast", partial(fit_neuralforecast, series=1, kind="ours")),
+    "ours-in-neuralforecast-defaults": ("neuralforecast", partial(fit_neuralforecast, series=1, kind="ours-defaults")),
 }
 
 
@@ -245,7 +252,7 @@ def run(path: Path, output: Path, settings: Settings, rounds: int, names: Sequen
     for library in missing:
         print(f"without {library}; for it: pip install '{RELEASES[library]}'", flush=True)
     names = [name for name in names if CONTENDERS[name][0] not in missing]
-    pairs = [(name, cell) for cell in cells for name in names if cell != "linear" or name == "ours-defaults"]
+    pairs = [(name, cell) for cell in cells for name in names if cell != "linear" or name.endswith("defaults")]
     failed = 0
     for turn, (name, cell) in itertools.product(range(rounds), pairs):
         key = {"name": name, "cell": cell, "seed": turn + 1, "settings": asdict(settings)}
