@@ -70,6 +70,16 @@ def test_the_tables_of_recovered_waves_are_those_of_the_results(monkeypatch: pyt
     assert [line for line in printed.splitlines() if line.startswith("|")] == shown
 
 
+def test_the_tables_of_errors_are_those_of_the_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    accuracy = importlib.import_module("accuracy")
+    printed = accuracy.tables(*accuracy.load(ROOT / "benchmarks" / "results" / "accuracy.jsonl"))
+    section = (ROOT / "docs" / "forecasting.md").read_text().split("## How accurate is it?")[1].split("\n## ")[0]
+    shown = [line for line in section.splitlines() if line.startswith(("|", "- "))]
+    assert len(shown) == 2 * (2 + 32) + 8
+    assert [line for line in printed.splitlines() if line.startswith(("|", "- "))] == shown
+
+
 def test_the_table_of_times_is_that_of_the_results(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     end_to_end = importlib.import_module("end_to_end")
