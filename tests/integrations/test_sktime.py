@@ -95,7 +95,7 @@ def test_covariates_are_known_ahead() -> None:
     other = forecaster.predict(X=1 - prices.iloc[300:])
     np.testing.assert_array_equal(np.sign(found - other), [-1, 1, -1])
     assert len(forecaster.explain(prices.iloc[300:]).components) == 3
-    with pytest.raises(ValueError, match="known ahead"):
+    with pytest.raises(ValueError, match=r"fitted with X \(price\), which is known ahead; give X for the 3 steps"):
         forecaster.predict()
 
 
@@ -109,6 +109,72 @@ def test_updates_go_on_from_newer_data(update_params: bool) -> None:
     fitted = Forecaster(3, **QUICK).fit(pd.DataFrame({"ds": y.index[:300], "y": y[:300].to_numpy()}))
     expected = by_forecaster(y) if update_params else fitted.predict(pd.DataFrame({"ds": y.index, "y": y.to_numpy()}))
     np.testing.assert_array_equal(found, expected["yhat"])
+
+
+def panel(**parts: pd.Series) -> pd.DataFrame:
+    return pd.concat({key: y.to_frame() for key, y in parts.items()}, names=["place", "when"])
+
+
+def test_instances_stay_themselves_in_an_update() -> None:
+    """Of very different sizes, given in an order that is not that of their names; and one that is new."""
+    parts = {"b": 1000 * hours(320, 1), "a": hours(320, 2)}
+    forecaster = ParaForecaster(**QUICK).fit(panel(**{key: y[:300] for key, y in parts.items()}), fh=[1, 2, 3])
+    newer = {key: y[300:] for key, y in parts.items()}
+    found = forecaster.update(panel(**newer, A=hours(320, 3)), update_params=False).predict()
+    assert found.index.get_level_values(0).unique().tolist() == ["b", "a", "A"]
+    long = pd.concat([pd.DataFrame({"unique_id": key, "ds": y.index, "y": y}) for key, y in parts.items()])
+    fitted = Forecaster(3, **QUICK).fit(long.groupby("unique_id", sort=False).head(300))
+    expected = fitted.predict(long)["yhat"]
+    np.testing.assert_array_equal(found.loc[["b", "a"], "load"], expected)
+
+
+@pytest.mark.filterwarnings("ignore:.*without values at the ends:UserWarning")
+def test_times_are_right_where_the_last_values_are_missing() -> None:
+    y = pd.DataFrame({"u": hours(300, 1), "v": hours(300, 2)})
+    cut = y.copy()
+    cut.iloc[-5:, 1] = np.nan
+    found = ParaForecaster(**QUICK).fit(cut, fh=[1, 3]).predict()
+    assert found.index.tolist() == [y.index[-1] + pd.Timedelta(hours=step) for step in (1, 3)]
+    long = cut.reset_index(names="ds").melt("ds", var_name="unique_id", value_name="y").dropna()
+    expected = Forecaster(8, **QUICK).fit(long).predict().set_index("unique_id")["yhat"]
+    np.testing.assert_array_equal(found["u"], expected["u"].iloc[[0, 2]])
+    np.testing.assert_array_equal(found["v"], expected["v"].iloc[[5, 7]])
+
+
+def test_absolute_times_are_the_same_for_instances_that_end_early() -> None:
+    y = panel(a=hours(300, 1), b=hours(290, 2))
+    times = hours(303).index[300:]
+    absolute = ParaForecaster(**QUICK).fit(y, fh=ForecastingHorizon(times, is_relative=False)).predict()
+    relative = ParaForecaster(**QUICK).fit(y, fh=[1, 2, 3]).predict()
+    for key, length in (("a", 300), ("b", 290)):
+        assert absolute.loc[key].index.equals(times)
+        assert relative.loc[key].index.equals(hours(303).index[length : length + 3])
+
+
+def test_covariates_of_steps_that_were_seen_are_known_where_values_are_not() -> None:
+    y, prices = hours(300), pd.DataFrame({"y": np.tile([0.0, 1.0, 0.0], 101)}, index=hours(303).index)
+    y.iloc[-4:] = np.nan
+    with pytest.warns(UserWarning, match="without values at the ends"):
+        forecaster = ParaForecaster(**QUICK).fit(y, X=prices.iloc[:300], fh=[3])
+    assert forecaster.predict(X=prices.iloc[300:]).index.tolist() == [prices.index[-1]]
+
+
+def test_an_explanation_is_of_the_newest_data() -> None:
+    y = hours(320)
+    forecaster = ParaForecaster(**QUICK).fit(y[:300], fh=[1, 2, 3])
+    assert forecaster.explain().components["ds"].iloc[0] == y.index[300]
+    forecaster.update(y[300:], update_params=False)
+    components = forecaster.explain().components
+    assert components["ds"].iloc[0] == y.index[-1] + pd.Timedelta(hours=1)
+    assert components["unique_id"].iloc[0] == "load"
+    np.testing.assert_array_equal(components["yhat"], forecaster.predict())
+
+
+def test_an_update_after_all_times_have_come_is_refused() -> None:
+    y = hours(300)
+    forecaster = ParaForecaster(**QUICK).fit(y[:290], fh=ForecastingHorizon(y.index[290:293], is_relative=False))
+    with pytest.raises(NotImplementedError, match="in-sample"):
+        forecaster.update(y[290:])
 
 
 def test_what_has_come_is_not_forecast() -> None:

@@ -17,6 +17,7 @@ from parallelrnn.estimators.forecasting.answers import Question, answer, check_l
 from parallelrnn.estimators.forecasting.explanation import Explanation, memory_of
 from parallelrnn.estimators.forecasting.fitted import Fitted, View
 from parallelrnn.estimators.forecasting.frames import Forecast, forecast_frame
+from parallelrnn.estimators.forecasting.grid import Grid
 from parallelrnn.estimators.forecasting.learning import learn
 from parallelrnn.estimators.forecasting.options import Options
 from parallelrnn.estimators.forecasting.page import write_page
@@ -265,6 +266,11 @@ class Forecaster(Options):
     def frequency(self) -> str | int:
         """Of the series that were fitted, as pandas calls it."""
         return self._known().grid.freq
+
+    @property
+    def grid(self) -> Grid:
+        """The time stamps of the series that were fitted, numbered."""
+        return self._known().grid
 
     @property
     def columns(self) -> Columns:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from parallelrnn.estimators import Forecaster
 
@@ -21,6 +24,7 @@ except ModuleNotFoundError as error:
 
 if TYPE_CHECKING:
     from parallelrnn.estimators.forecasting.explanation import Explanation
+    from parallelrnn.estimators.forecasting.grid import Grid
 
 _NARROWEST = 1.0  # per cent, of intervals around the median
 
@@ -111,20 +115,38 @@ class ParaForecaster(BaseForecaster):  # type: ignore[misc]
     def explain(self, X: pd.DataFrame | None = None) -> Explanation:
         """The cycles of the forecasts, what remembers them, and the parts of the forecast; with `X` as in `predict`."""
         self.check_is_fitted()
-        return self.forecaster_.explain(self._ahead(self._check_X(X)))
+        ahead = self._ahead(self._check_X(X)) if X is not None or not self.forecaster_.future_covariates else None
+        if not self._moved:
+            return self.forecaster_.explain(ahead)
+        known = ahead is not None or not self.forecaster_.future_covariates
+        parts = self.forecaster_.predict(self._seen(), futr_df=ahead, decompose=True) if known else None
+        return replace(self.forecaster_.explain(), components=parts)
 
     def _fit(self, y: pd.DataFrame, X: pd.DataFrame | None, fh: Any) -> ParaForecaster:
         self._seen_y, self._seen_x, self._moved = y, X, False
+        self._instances = _instances(y.index)
         options = {name: value for name, value in self.get_params(deep=False).items() if name != "val_size"}
-        known = [] if X is None else [f"x{index}" for index in range(X.shape[1])]
-        self.forecaster_ = Forecaster(int(max(fh.to_relative(self.cutoff))), future_covariates=known, **options)
-        self.forecaster_.fit(self._seen(), _frequency(y.index), self.val_size)
+        known = [] if X is None else _names(X.columns)
+        table, freq = self._seen(), _frequency(y.index)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what is missing is told below
+            panel = Forecaster(1, future_covariates=known).read(table, freq)
+        ends = np.array([one.end for one in panel.series])
+        horizon = int((self._wanted(fh, panel.grid).repeat(y.shape[1], 0) - ends[:, None]).max()) + 1
+        if horizon < 1:
+            raise NotImplementedError(f"in-sample forecasts are not made, and fh {list(fh)} lies before the end of y")
+        self.forecaster_ = Forecaster(horizon, future_covariates=known, **options)
+        self.forecaster_.fit(table, freq, self.val_size)
         return self
 
     def _update(self, y: pd.DataFrame, X: pd.DataFrame | None = None, update_params: bool = True) -> ParaForecaster:
         self._seen_y, self._seen_x = _joined(self._seen_y, y), _joined(self._seen_x, X)
+        if update_params:
+            return self._fit(self._seen_y, self._seen_x, self._fh)
+        if self._instances is not None:  # those that are known keep their place, by which they are known
+            self._instances = self._instances.append(_instances(y.index)).unique()
         self._moved = True
-        return self._fit(self._seen_y, self._seen_x, self._fh) if update_params else self
+        return self
 
     def _predict(self, fh: Any, X: pd.DataFrame | None) -> pd.DataFrame:
         wanted = [(column, "yhat") for column in range(self._seen_y.shape[1])]
@@ -142,21 +164,47 @@ class ParaForecaster(BaseForecaster):  # type: ignore[misc]
     ) -> pd.DataFrame:
         """Some columns of forecasts, each of one column of `y`, with rows as `y` has them."""
         table = self.forecaster_.predict(self._seen() if self._moved else None, levels, self._ahead(X))
-        y, rows = self._seen_y, [int(step) - 1 for step in fh.to_relative(self.cutoff)]
+        y, horizon, grid = self._seen_y, self.forecaster_.horizon, self.forecaster_.grid
+        positions = self._wanted(fh, grid)  # (instances, steps)
+        starts = grid.locate(pd.Index(table["ds"][::horizon]))[0].reshape(-1, y.shape[1], 1)
+        steps = positions[:, None] - starts  # (instances, columns of y, steps): a series may end before y does
+        if steps.min() < 0 or steps.max() >= horizon:
+            raise NotImplementedError(
+                f"this forecaster was fitted to forecast the {horizon} steps after the last value of each series, no "
+                "in-sample and no later ones; fit it again"
+            )
 
-        def shaped(name: str) -> Any:  # (instances, columns of y, steps)
-            return table[name].to_numpy().reshape(-1, y.shape[1], self.forecaster_.horizon)[..., rows]
+        def shaped(name: str, column: int) -> Any:  # instances one after the other
+            values = table[name].to_numpy().reshape(*starts.shape[:2], horizon)
+            return np.take_along_axis(values[:, column], steps[:, column], -1).ravel()
 
-        times, last = pd.Index(shaped("ds")[:, 0].ravel()), y.index.get_level_values(-1)
+        index = self._index(positions)
+        return pd.DataFrame({at: shaped(name, column) for at, (column, name) in enumerate(wanted)}, index)
+
+    def _wanted(self, fh: Any, grid: Grid) -> NDArray[np.int64]:
+        """The positions to forecast, (instances, steps): after the end of each, or the times of `fh` for all."""
+        index = self._seen_y.index
+        count = 1 if self._instances is None else len(self._instances)
+        if not fh.is_relative:
+            return np.tile(grid.locate(_stamps(fh.to_absolute_index(self.cutoff)))[0], (count, 1))
+        times = grid.locate(_stamps(index.get_level_values(-1)))[0]
+        last = pd.Series(times).groupby(self._owner(index)).max().to_numpy()
+        wanted: NDArray[np.int64] = last[:, None] + np.array(fh.to_relative(self.cutoff), dtype=np.int64)
+        return wanted
+
+    def _index(self, positions: NDArray[np.int64]) -> pd.Index:
+        """Of a table like `y`, at positions (instances, steps) of the grid."""
+        index, grid = self._seen_y.index, self.forecaster_.grid
+        rows = [grid.stamps(int(row.min()), int(np.ptp(row)) + 1)[row - row.min()] for row in positions]
+        times = rows[0].append(rows[1:])
+        last = index.get_level_values(-1)
         if isinstance(last, pd.PeriodIndex):
-            times = pd.DatetimeIndex(times).to_period(last.freq)
-        instances = _instances(y.index)
-        index = times.rename(y.index.name)
-        if instances is not None:
-            owners = instances.repeat(len(rows))
-            levels_of = [owners.get_level_values(level) for level in range(owners.nlevels)]
-            index = pd.MultiIndex.from_arrays([*levels_of, times], names=y.index.names)
-        return pd.DataFrame({at: shaped(name)[:, column].ravel() for at, (column, name) in enumerate(wanted)}, index)
+            times = times.to_period(last.freq)
+        if self._instances is None:
+            return times.rename(index.name)
+        owners = self._instances.repeat(positions.shape[1])
+        levels = [owners.get_level_values(level) for level in range(owners.nlevels)]
+        return pd.MultiIndex.from_arrays([*levels, times], names=index.names)
 
     def _seen(self) -> pd.DataFrame:
         """All that was seen, as `Forecaster` reads it."""
@@ -165,21 +213,42 @@ class ParaForecaster(BaseForecaster):  # type: ignore[misc]
 
     def _ahead(self, X: pd.DataFrame | None) -> pd.DataFrame | None:
         """What is known ahead, as `Forecaster` reads it."""
-        return None if X is None or not self.forecaster_.future_covariates else self._long(X.index, X, None)
+        if not self.forecaster_.future_covariates:
+            return None
+        if X is None:
+            raise ValueError(
+                f"this forecaster was fitted with X ({', '.join(self.forecaster_.future_covariates)}), which is known "
+                f"ahead; give X for the {self.forecaster_.horizon} steps after the end of y"
+            )
+        both = _joined(self._seen_x, X)  # where y ends before its index does, steps that were seen are ahead of it
+        return self._long(both.index, both, None)
 
     def _long(self, index: pd.Index, X: pd.DataFrame | None, y: pd.DataFrame | None) -> pd.DataFrame:
-        """Rows for each instance and column of `y`, which have an id of their own, in their order."""
-        columns, instances = self._seen_y.shape[1], _instances(self._seen_y.index)
-        owner = np.zeros(len(index), int) if instances is None else instances.get_indexer(index.droplevel(-1))
-        times = index.get_level_values(-1)
-        table = pd.DataFrame({"ds": times.to_timestamp() if isinstance(times, pd.PeriodIndex) else times})
+        """Rows for each instance and column of `y`, in their order, under a name of their own."""
+        columns, labels = self._seen_y.shape[1], self._labels()
+        table = pd.DataFrame({"ds": _stamps(index.get_level_values(-1))})
         if X is not None:
-            table = table.assign(**{f"x{at}": values for at, values in enumerate(X.to_numpy().T)})
+            table = table.assign(**dict(zip(_names(X.columns), X.to_numpy().T, strict=True)))
         tables = []
         for at in range(columns):
             values = {} if y is None else {"y": y.iloc[:, at].to_numpy()}
-            tables.append(table.assign(unique_id=owner * columns + at, **values))
-        return pd.concat(tables).sort_values("unique_id", kind="stable", ignore_index=True)
+            tables.append(table.assign(unique_id=self._owner(index) * columns + at, **values))
+        long = pd.concat(tables).sort_values("unique_id", kind="stable", ignore_index=True)
+        return long.assign(unique_id=long["unique_id"].map(dict(enumerate(labels))))
+
+    def _owner(self, index: pd.Index) -> NDArray[np.int64]:
+        """The number of the instance of each row."""
+        if self._instances is None:
+            return np.zeros(len(index), np.int64)
+        return np.asarray(self._instances.get_indexer(index.droplevel(-1)))
+
+    def _labels(self) -> list[str]:
+        """What each instance and column is called in messages and explanations."""
+        columns = [str(name) for name in self._seen_y.columns]
+        if self._instances is None:
+            return _distinct(columns)
+        names = [", ".join(map(str, one if isinstance(one, tuple) else (one,))) for one in self._instances]
+        return _distinct(names if len(columns) == 1 else [f"{one}, {column}" for one in names for column in columns])
 
     @classmethod
     def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
@@ -210,9 +279,24 @@ def _frequency(index: pd.Index) -> str | int | None:
     return 1
 
 
-def _joined(before: pd.DataFrame | None, after: pd.DataFrame | None) -> pd.DataFrame | None:
+def _joined(before: pd.DataFrame | None, after: pd.DataFrame | None) -> Any:
     """Of rows with the same index, those that came later."""
     if before is None or after is None:
         return after if before is None else before
     both = pd.concat([before, after])
-    return both[~both.index.duplicated(keep="last")].sort_index()
+    return both[~both.index.duplicated(keep="last")]
+
+
+def _stamps(times: pd.Index) -> pd.Index:
+    """Times as `Forecaster` has them."""
+    return times.to_timestamp() if isinstance(times, pd.PeriodIndex) else times
+
+
+def _names(columns: pd.Index) -> list[str]:
+    """Of covariates, none that `Forecaster` uses for something else."""
+    return _distinct([f"X {name}" if name in ("ds", "y", "unique_id") else str(name) for name in columns])
+
+
+def _distinct(names: list[str]) -> list[str]:
+    """With their numbers, where two are the same."""
+    return names if len(set(names)) == len(names) else [f"{name} ({at})" for at, name in enumerate(names)]
