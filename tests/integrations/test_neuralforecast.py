@@ -15,6 +15,7 @@ from neuralforecast.auto import BaseAuto
 from neuralforecast.common import _model_checks
 from neuralforecast.common._base_auto import RayOptions
 
+from parallelrnn.estimators.arguments import OptionError
 from parallelrnn.estimators.model_files import ModelFileError
 from parallelrnn.integrations.neuralforecast import ParaGRU, ParaLSTM, ParaModel, ParaRNN
 
@@ -76,7 +77,7 @@ def plain(count: int = 400) -> pd.DataFrame:
     return table.assign(y=np.sin(np.arange(len(table)) / 24 * 2 * np.pi))[["unique_id", "ds", "y"]]
 
 
-def fitted(model: ParaModel, table: pd.DataFrame, **more: Any) -> NeuralForecast:
+def fitted(model: ParaModel, table: Any, **more: Any) -> NeuralForecast:
     found = NeuralForecast(models=[model], freq="h")
     found.fit(table, **more)
     return found
@@ -93,9 +94,10 @@ def test_models_pass_the_checks_of_neuralforecast_without_a_skip(model: type[Par
 
 @pytest.mark.parametrize("model", MODELS)
 def test_models_forecast_and_cross_validate_air_passengers(
-    model: type[ParaModel], monkeypatch: pytest.MonkeyPatch
+    model: type[ParaModel], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Its own check, with the name that pandas now has for the ends of months."""
+    monkeypatch.chdir(tmp_path)  # it writes logs
     monkeypatch.setattr(_model_checks, "NeuralForecast", lambda models, freq: NeuralForecast(models, f"{freq}E"))
     _model_checks.check_airpassengers(model)
 
@@ -144,26 +146,41 @@ def test_static_and_categorical_covariates_tell_series_apart() -> None:
     mine = found.predict()["ParaRNN"]
     other = found.predict(df=table, static_df=static.assign(size=-static["size"]))["ParaRNN"]
     assert (mine - other).abs().mean() > 0.05
-    table["kind"] = np.tile(["x", "y"], 400)
-    kinds = {"cat_exog_list": ["kind"], "categorical_cardinalities": {"kind": 2}}
-    model = ParaGRU(2, 24, hist_exog_list=["kind"], **kinds, **SMALL)
-    assert np.isfinite(fitted(model, table).predict()["ParaGRU"]).all()
 
 
-def test_padding_before_a_series_is_not_read() -> None:
-    model = ParaGRU(3, 12, segment=2, gate=True, dropout=0.0, **SMALL).eval()
-    torch.nn.init.normal_(model.network.decoder.amplitudes.weight)
-    y = torch.randn(4, 12, 1)
+def test_categories_are_told_apart() -> None:
+    """The next value is 1 after an `x`, and -1 after a `y`."""
+    table = plain()
+    table["kind"] = np.random.default_rng(0).choice(["x", "y"], len(table))
+    table["y"] = np.where(table["kind"].shift(1) == "x", 1.0, -1.0)
+    kinds = {"hist_exog_list": ["kind"], "cat_exog_list": ["kind"], "categorical_cardinalities": {"kind": 2}}
+    model = ParaGRU(1, 8, segment=1, **kinds, **{**SMALL, "max_steps": 200, "dropout": 0.0})
+    found = NeuralForecast(models=[model], freq="h").cross_validation(table, n_windows=20, step_size=1)
+    assert (np.sign(found["ParaGRU"]) == found["y"]).mean() > 0.95
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_what_stands_where_nothing_was_observed_is_not_read(model: type[ParaModel]) -> None:
+    """Neither padding before a series, of the target and of covariates, nor what fills a gap."""
+    lists = {"hist_exog_list": ["wind"], "futr_exog_list": ["price"]}
+    forecaster = model(3, 12, segment=2, dropout=0.0, **lists, **SMALL).eval()
+    for parameter in forecaster.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
     mask = torch.ones(4, 12, 1)
     mask[2:, :5] = 0
-    windows = {"insample_y": y, "insample_mask": mask, "hist_exog": None, "futr_exog": None, "stat_exog": None}
-    found = model(windows)
-    y[2:, :5] = 7.0
-    torch.testing.assert_close(model(windows), found, rtol=0, atol=0)
-    mask[2:, 7] = 0  # a gap within is no padding
-    torch.testing.assert_close(model(windows), found, rtol=0, atol=0)
+    mask[3, 8] = 0
+    windows = {"insample_y": torch.randn(4, 12, 1), "insample_mask": mask, "stat_exog": None}
+    windows |= {"hist_exog": torch.randn(4, 12, 1), "futr_exog": torch.randn(4, 15, 1)}
+    found = forecaster(windows)
+    for name in ("insample_y", "hist_exog", "futr_exog"):
+        windows[name][2:, :5] = 7.0
+    windows["insample_y"][3, 8] = 7.0
+    torch.testing.assert_close(forecaster(windows), found, rtol=0, atol=0)
+    windows["hist_exog"][2, 6] += 1
+    windows["futr_exog"][3, 13] += 1
+    assert (forecaster(windows) - found).abs().amax((1, 2)).gt(1e-4).tolist() == [False, False, True, True]
     mask[3] = 0
-    assert torch.isfinite(model(windows)).all()
+    assert torch.isfinite(forecaster(windows)).all()
 
 
 def test_waves_start_at_the_lines_of_the_spectrum_and_stay_when_training_goes_on() -> None:
@@ -186,6 +203,26 @@ def test_models_explain_themselves() -> None:
     assert " h " in str(explanation.summary())
     assert len(explanation.features) == 8
     assert len(ParaGRU(3, 12, decoder="linear", **SMALL).explanation().modes) == 0
+    assert not ParaGRU(1, 12, **SMALL).explanation().modes.has_shares
+    assert fitted(ParaRNN(1, 12, **SMALL), plain()).models[0].explanation().modes
+
+
+def test_wrong_options_are_refused(tmp_path: Path) -> None:
+    for wrong, words in (({"decoder": "wave"}, "decoder should be one of 'waves'"), ({"segment": 0}, "at least 1")):
+        with pytest.raises(OptionError, match=words):
+            ParaGRU(3, 12, **wrong, **SMALL)
+    with pytest.raises(ValueError, match="expected a directory of this machine, got memory://model"):
+        ParaGRU(3, 12, **SMALL).save("memory://model")
+
+
+def test_waves_of_series_that_are_not_in_memory_start_elsewhere_and_that_is_told(tmp_path: Path) -> None:
+    paths = []
+    for name, part in plain().groupby("unique_id"):
+        (tmp_path / f"unique_id={name}").mkdir()
+        part.drop(columns="unique_id").to_parquet(tmp_path / f"unique_id={name}" / "part.parquet")
+        paths.append(str(tmp_path / f"unique_id={name}"))
+    with pytest.warns(UserWarning, match="the series are not in memory"):
+        fitted(ParaRNN(3, 12, **SMALL), paths)
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -59,11 +59,12 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):  # type: ignore[mi
         labels = column_or_1d(y, warn=True)
         check_classification_targets(labels)
         check_consistent_length(data.lengths, labels)
-        self.classes_, numbers = np.unique(labels, return_inverse=True)
-        count = len(self.classes_)
+        classes, numbers = np.unique(labels, return_inverse=True)
+        count = len(classes)
         units = TargetScale(np.ones(count), np.zeros(count))
         target = torch.from_numpy(numbers.astype(np.int64))
         self._learn(data, target, units, cross_entropy, numbers, checkpoint, resume)
+        self.classes_ = classes
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
@@ -12,8 +13,9 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
+from parallelrnn.estimators.arguments import check_blocks, check_one_of, whole_number
 from parallelrnn.estimators.forecasting.explanation import Explanation, memory_of
-from parallelrnn.estimators.forecasting.network import Architecture, Network
+from parallelrnn.estimators.forecasting.network import DECODERS, Architecture, Network
 from parallelrnn.estimators.forecasting.sequences import Batch
 from parallelrnn.estimators.forecasting.start import default_segment, start_decoder, wave_periods
 from parallelrnn.estimators.model_files import ModelFormat
@@ -107,6 +109,10 @@ class ParaModel(BaseModel):  # type: ignore[misc]
             scaler_type=scaler_type,
             **others,
         )
+        check_one_of("decoder", decoder, DECODERS)
+        if segment is not None:
+            whole_number("segment", segment, 1)
+        check_blocks(hidden_size, block_size)
         outputs = self.loss.outputsize_multiplier
         self.network = Network(
             Architecture(
@@ -132,35 +138,46 @@ class ParaModel(BaseModel):  # type: ignore[misc]
         # What is known ahead moves all quantiles alike, but each parameter of a distribution in its own way.
         distribution = self.loss.is_distribution_output and self.futr_exog_size
         self.effect_on = nn.Parameter(torch.ones(outputs)) if distribution else None
-        self._states: Tensor | None = None  # those that the latest forecasts came from
+        self._states: Tensor | None = None  # those that the latest forecasts outside training came from
 
     def forward(self, windows_batch: dict[str, Any]) -> Tensor:
         """Forecasts (B, h, outputs of the loss) at the scale of the window."""
         held = self.network.read(self._batch(windows_batch))
-        self._states = held.state[-_EXPLAINED:].detach()
+        if not self.training:
+            self._states = held.state[-_EXPLAINED:].detach().cpu()
         decoded: Tensor = self.network.decoder(held.state, self.h)
         return decoded + (held.added if self.effect_on is None else held.added * self.effect_on)
 
     def fit(self, dataset: Any, val_size: int = 0, test_size: int = 0, **more: Any) -> Any:
         """As in neuralforecast; waves that have no amplitude yet start at the strongest lines of the spectrum."""
         decoder = self.network.decoder
-        if isinstance(decoder, WaveDecoder) and not decoder.amplitudes.weight.any() and hasattr(dataset, "temporal"):
-            self._start(decoder, dataset, val_size + test_size)
+        if isinstance(decoder, WaveDecoder) and not decoder.amplitudes.weight.any():
+            if hasattr(dataset, "temporal"):
+                self._start(decoder, dataset, val_size + test_size)
+            else:
+                warnings.warn(
+                    "the series are not in memory, so that waves do not start at the lines of their spectrum but at "
+                    "periods from 4 to 512 steps",
+                    stacklevel=2,
+                )
         return super().fit(dataset, val_size, test_size, **more)
 
     def explanation(self, freq: str | None = None) -> Explanation:
         """The waves and decays of the forecasts, with their shares in the latest, and what remembers them.
 
-        Not `explain`, which is a switch in neuralforecast.
+        Shares are of the last windows that were forecast, by `predict` say; before, there are none. Not `explain`,
+        which is a switch in neuralforecast.
         """
         time = Step.of(freq)
         modes = ForecastModes((), "a linear decoder has no modes", time)
         if isinstance(self.network.decoder, WaveDecoder):
-            modes = forecast_modes(self.network.decoder, x=self._states, horizon=self.h, freq=freq)
+            modes = forecast_modes(self.network.decoder, x=self._states, horizon=max(2, self.h), freq=freq)
         return Explanation(modes, memory_of(self.network, time), None)
 
     def save(self, path: str | Path) -> None:
         """Write the model into a directory, as JSON and safetensors; `NeuralForecast.save` works as well."""
+        if "://" in str(path):
+            raise ValueError(f"expected a directory of this machine, got {path}; copy what is written there")
         data = self.serialize()
         header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])["__metadata__"]
         _FORMAT.save(path, {"model": type(self).__name__, "header": header}, safetensors.torch.load(data))
@@ -185,16 +202,18 @@ class ParaModel(BaseModel):  # type: ignore[misc]
     def _start(self, decoder: WaveDecoder, dataset: Any, unseen: int) -> None:
         """Put waves at the strongest lines of the spectrum; those that are left stay where they are."""
         values = dataset.temporal[:, dataset.y_idx].double().numpy()
-        series = [one[: len(one) - unseen] for one in np.split(values, dataset.indptr[1:-1])]
+        series = [one[: max(0, len(one) - unseen)] for one in np.split(values, dataset.indptr[1:-1])]
         scaled = [((one - one.mean()) / (one.std() or 1))[:, None] for one in series if len(one) > 2]
         if scaled:
             periods = wave_periods(scaled, decoder.num_waves, self.input_size, self.h)
             start_decoder(decoder, periods, self.input_size, self.h)
 
     def _batch(self, windows: dict[str, Any]) -> Batch:
-        past, mask = windows["insample_y"], windows["insample_mask"]
-        valid = mask.reshape(mask.shape[:2]).cummax(1).values > 0  # from the first value on; gaps hold zeros
+        mask = windows["insample_mask"].reshape(len(windows["insample_y"]), -1, 1)  # (B, L, 1)
+        past = windows["insample_y"] * (mask > 0)  # what stood where nothing was observed was scaled like the rest
+        valid = mask[..., 0].cummax(1).values > 0  # from the first value on
         valid[:, -1] = True
+        begun = nn.functional.pad(valid, (0, self.h), value=True)
         ahead = past.new_zeros(len(past), self.h, 1)
 
         def given(name: str, *size: int) -> Tensor:
@@ -206,8 +225,8 @@ class ParaModel(BaseModel):  # type: ignore[misc]
             valid=None if valid.all() else valid,
             target=ahead,
             weight=ahead,
-            covariates=given("hist_exog", self.input_size),
-            known=given("futr_exog", self.input_size + self.h),
+            covariates=given("hist_exog", self.input_size) * valid[..., None],
+            known=given("futr_exog", self.input_size + self.h) * begun[..., None],
             static=given("stat_exog"),
         )
 

@@ -25,7 +25,8 @@ def test_half_widths_are_conformal_quantiles(seed: int, count: int, level: int) 
         # Quantiles are kept at 200 levels, and the next one up is taken: never below, no further than that above.
         above = min(count, math.ceil(rank + count / 200 + 1e-9))
         assert (width[step] >= ordered[rank - 1, step] - 1e-6).all()
-        assert (width[step] <= ordered[above - 1, step] + 1e-6).all()
+        if distinct >= level / (100 - level):  # else the largest is not enough
+            assert (width[step] <= ordered[above - 1, step] + 1e-6).all()
 
 
 def test_intervals_hold_what_they_promise_where_errors_go_on_as_they_were() -> None:
@@ -62,6 +63,19 @@ def test_errors_too_few_for_a_level_are_taken_to_be_normal() -> None:
     # Quantiles are kept at 200 levels, of which an error that should have 33.3 has 33 or 34.
     torch.testing.assert_close(width, torch.maximum(normal, errors[:6].abs().amax(0)), rtol=0.011, atol=0)
     assert 0.9 < float((errors[6].abs() <= width).float().mean()) < 0.94  # the largest error adds to it
+
+
+def test_errors_that_overlap_are_worth_fewer() -> None:
+    """Of 20 forecasts 24 steps ahead, at most some four have nothing in common: the largest error is not enough."""
+    steps = torch.randn(20 + 24, generator=torch.Generator().manual_seed(0)).cumsum(0)
+    errors = torch.stack([steps[at : at + 24] - steps[at] for at in range(20)])[..., None]
+    width = Calibration.of([errors]).half_width(95)[0, :, 0]
+    distinct = 5 * 20 / torch.arange(1, 25)
+    normal = torch.from_numpy(stats.t.ppf(0.975, distinct)) * errors[..., 0].double().square().mean(0).sqrt()
+    largest = errors[..., 0].abs().amax(0)
+    torch.testing.assert_close(width[6:], torch.maximum(normal.float(), largest)[6:])
+    torch.testing.assert_close(width[:5], largest[:5])  # here 20 are 20
+    assert width[-1] > 1.2 * largest[-1]
 
 
 def test_few_errors_of_one_series_change_nothing_for_others() -> None:

@@ -87,3 +87,20 @@ def test_a_training_that_was_cut_off_goes_on_to_the_same_bits(tmp_path: Path) ->
 def test_sequences_that_cannot_be_read_are_refused(x: Any, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         SequenceRegressor(**QUICK).fit(x, np.zeros(len(x)))
+
+
+def test_a_second_fit_forgets_the_table_of_the_first() -> None:
+    random = np.random.default_rng(0)
+    fitted = SequenceRegressor(**QUICK).fit(random.normal(size=(40, 30)), random.normal(size=40))
+    assert fitted.n_features_in_ == 30
+    fitted.fit(ragged(), np.arange(30.0))
+    assert not hasattr(fitted, "n_features_in_")
+    assert fitted.predict([np.zeros((7, 2))]).shape == (1,)
+
+
+def test_a_fit_that_is_refused_leaves_a_classifier_as_it_was() -> None:
+    fitted = SequenceClassifier(**QUICK).fit(ragged(), np.arange(30) % 2)
+    expected = fitted.predict(ragged())
+    with pytest.raises(ValueError, match="hidden_size 8 is not a multiple of block_size 3"):
+        fitted.set_params(block_size=3).fit(ragged(), np.arange(30) % 5)
+    np.testing.assert_array_equal(fitted.predict(ragged()), expected)

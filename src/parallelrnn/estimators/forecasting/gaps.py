@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from parallelrnn.estimators.arguments import check_one_of
 from parallelrnn.estimators.forecasting.grid import Grid
 from parallelrnn.estimators.forecasting.panel import Array, Columns, Series, TableError
 
@@ -19,8 +20,7 @@ class SeriesReader:
     """Makes series of rows, and keeps account of what was missing."""
 
     def __init__(self, columns: Columns, grid: Grid, missing: str) -> None:
-        if missing not in MISSING:
-            raise ValueError(f"missing should be one of {', '.join(map(repr, MISSING))}, got {missing!r}")
+        check_one_of("missing", missing, MISSING)
         self._columns, self._grid, self._missing = columns, grid, missing
         self._filled: dict[Any, int] = {}  # by the name of the series
         self._holed: dict[str, None] = {}  # the columns that had gaps, in order

@@ -43,9 +43,10 @@ class Calibration:
     def half_width(self, level: float) -> Tensor:
         """What to add to a forecast and to take off it, (series, H, C), so that `level` per cent are held.
 
-        Split conformal prediction: the error at rank (n + 1) * level of n, rounded up. Held at least so often, if
-        errors go on as they were. Where n is too small for that, errors are taken to be normal, with a warning.
+        Split conformal prediction: the error at rank (n + 1) * level of n, rounded up; if errors go on as they were,
+        that many are held. Where n is too small for that, errors are taken to be normal, with a warning.
         """
+        self._check(level)
         part = level / 100
         ahead = torch.arange(1, self.counts.shape[1] + 1)
         counts = self.counts.double()
@@ -55,21 +56,24 @@ class Calibration:
         index = torch.ceil(whole * _GRID - 1e-9).long().clamp(1, _GRID) - 1  # (series, H)
         channels = self.table.shape[-1]
         widths = self.table.gather(1, index[:, None, :, None].expand(-1, 1, -1, channels))[:, 0]
-        return widths if self.supports(level) else self._normal(level, widths)
+        few = distinct < _needed(level)
+        if not few.any():
+            return widths
+        # As wide as Student's t has it for normal errors around zero, and no narrower than the largest error.
+        factor = torch.from_numpy(stats.t.ppf((1 + part) / 2, distinct.clamp(min=1).numpy()))[..., None]
+        normal = (factor * self.table.double().square().mean(1).sqrt()).to(widths)
+        return torch.where(few[..., None], torch.maximum(normal, self.table[:, -1]), widths)
 
-    def _normal(self, level: float, widths: Tensor) -> Tensor:
-        """With the widths of Student's t for normal errors around zero where errors are few, or the largest error."""
+    def _check(self, level: float) -> None:
         fewest = int(self.counts.min())
         if not fewest:
             raise ValueError("no forecast of a series could be compared with what came, so that it has no interval")
-        warnings.warn(
-            f"intervals of {level:g} % take {_needed(level)} forecasts to compare with what came, and a series has "
-            f"{fewest}: its intervals take errors to be normal",
-            stacklevel=7,  # where `predict` was called
-        )
-        factor = torch.from_numpy(stats.t.ppf((1 + level / 100) / 2, self.counts.numpy()))[..., None]
-        normal = (factor * self.table.double().square().mean(1).sqrt()).to(widths)
-        return torch.where((self.counts < _needed(level))[..., None], torch.maximum(normal, self.table[:, -1]), widths)
+        if fewest < _needed(level):
+            warnings.warn(
+                f"intervals of {level:g} % take {_needed(level)} forecasts to compare with what came, and a series has "
+                f"{fewest}: its intervals take errors to be normal",
+                stacklevel=7,  # where `predict` was called
+            )
 
 
 def _needed(level: float) -> int:

@@ -15,7 +15,14 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from parallelrnn.estimators.arguments import check_blocks, check_one_of, check_training, epoch_limits, whole_number
+from parallelrnn.estimators.arguments import (
+    OptionError,
+    check_blocks,
+    check_one_of,
+    check_training,
+    epoch_limits,
+    whole_number,
+)
 from parallelrnn.estimators.checkpoint import Checkpoint, fingerprint, train
 from parallelrnn.estimators.encoder import CELLS
 from parallelrnn.estimators.sequences import store
@@ -117,6 +124,9 @@ class SequenceEstimator(BaseEstimator):  # type: ignore[misc]
             data = Ragged.of_array(table[:, :, None])
         else:
             data = read_sequences(X)
+            if reset:  # as if there had never been a table
+                for name in ("n_features_in_", "feature_names_in_"):
+                    self.__dict__.pop(name, None)
         if reset:
             self.n_channels_ = data.channels
         elif data.channels != self.n_channels_:
@@ -186,7 +196,7 @@ class SequenceEstimator(BaseEstimator):  # type: ignore[misc]
         epoch_limits(self.epoch_steps)
         fraction = self.validation_fraction
         if isinstance(fraction, bool) or not isinstance(fraction, Real) or not 0 <= fraction < 1:
-            raise ValueError(f"validation_fraction should be at least 0 and below 1, got {fraction!r}")
+            raise OptionError(f"validation_fraction should be at least 0 and below 1, got {fraction!r}")
 
     def _recipe(self) -> Recipe:
         return Recipe(
