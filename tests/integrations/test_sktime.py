@@ -129,16 +129,29 @@ def test_instances_stay_themselves_in_an_update() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*without values at the ends:UserWarning")
-def test_times_are_right_where_the_last_values_are_missing() -> None:
+@pytest.mark.parametrize("later", [False, True])
+def test_where_the_last_values_are_missing_forecasts_are_forecast_from(later: bool) -> None:
+    """And the other series are not touched by it, whether the values were missing in fit or in an update."""
     y = pd.DataFrame({"u": hours(300, 1), "v": hours(300, 2)})
     cut = y.copy()
     cut.iloc[-5:, 1] = np.nan
-    found = ParaForecaster(**QUICK).fit(cut, fh=[1, 3]).predict()
+    forecaster = ParaForecaster(**QUICK).fit(cut[:290] if later else cut, fh=[1, 3])
+    if later:
+        forecaster.update(cut[290:], update_params=False)
+    found, limits = forecaster.predict(), forecaster.predict_interval(coverage=0.8)
     assert found.index.tolist() == [y.index[-1] + pd.Timedelta(hours=step) for step in (1, 3)]
     long = cut.reset_index(names="ds").melt("ds", var_name="unique_id", value_name="y").dropna()
-    expected = Forecaster(8, **QUICK).fit(long).predict().set_index("unique_id")["yhat"]
-    np.testing.assert_array_equal(found["u"], expected["u"].iloc[[0, 2]])
-    np.testing.assert_array_equal(found["v"], expected["v"].iloc[[5, 7]])
+    fitted = Forecaster(3, **QUICK).fit(long[long["ds"] < y.index[290]] if later else long)
+    first = fitted.predict(long if later else None, level=[80])
+    np.testing.assert_array_equal(found["u"], first["yhat"][[0, 2]])
+    steps = [first]
+    for _ in range(2):  # 5 are missing, and the third after these is wanted
+        long = pd.concat([long, steps[-1].rename(columns={"yhat": "y"})[["unique_id", "ds", "y"]]])
+        steps.append(fitted.predict(long))
+    expected = pd.concat(steps).query("unique_id == 'v'")["yhat"].to_numpy()[[5, 7]]
+    np.testing.assert_allclose(found["v"], expected, rtol=1e-6)
+    width = first["yhat-hi-80"].iloc[5] - first["yhat"].iloc[5]  # at the last step
+    np.testing.assert_allclose(limits["v", 0.8, "upper"] - found["v"], width, rtol=1e-5)
 
 
 def test_absolute_times_are_the_same_for_instances_that_end_early() -> None:
@@ -157,6 +170,37 @@ def test_covariates_of_steps_that_were_seen_are_known_where_values_are_not() -> 
     with pytest.warns(UserWarning, match="without values at the ends"):
         forecaster = ParaForecaster(**QUICK).fit(y, X=prices.iloc[:300], fh=[3])
     assert forecaster.predict(X=prices.iloc[300:]).index.tolist() == [prices.index[-1]]
+
+
+def test_x_may_hold_other_instances_and_columns_in_another_order() -> None:
+    y = panel(a=hours(300, 1), b=hours(300, 2))
+    prices = panel(a=hours(303, 3), b=hours(303, 4), c=hours(303, 5)).rename(columns={"load": "p"})
+    prices["q"] = 1 - prices["p"]
+    forecaster = ParaForecaster(**QUICK).fit(y, X=prices.loc[y.index], fh=[1, 2, 3])
+    after = prices[prices.index.get_level_values(1) > y.index[-1][1]]
+    pd.testing.assert_frame_equal(forecaster.predict(X=after), forecaster.predict(X=after.loc[["a", "b"], ["q", "p"]]))
+    with pytest.raises(ValueError, match=r"X has the columns \['p'\], and this .* fitted with \['p', 'q'\]; give the"):
+        forecaster.predict(X=after[["p"]])
+    with pytest.raises(ValueError, match="series 'a': X lacks a finite value of 'q'"):
+        forecaster.predict(X=after.assign(q=np.nan))
+
+
+@pytest.mark.parametrize(("freq", "zone"), [("h", "Europe/Berlin"), ("D", "Europe/Berlin"), ("15min", "UTC")])
+def test_time_zones_come_back(freq: str, zone: str) -> None:
+    index = pd.date_range("2024-03-01", periods=200, freq=freq, tz=zone)
+    found = ParaForecaster(**QUICK).fit(pd.Series(np.sin(np.arange(200.0)), index), fh=[1, 2]).predict()
+    assert found.index.equals(pd.date_range(index[-1], periods=3, freq=freq)[1:])
+
+
+@pytest.mark.filterwarnings("ignore:.*too short:UserWarning", "ignore:.*fewer than 10 steps:UserWarning")
+def test_short_periods_and_neighbouring_steps_keep_their_frequency() -> None:
+    assert ParaForecaster(**QUICK).fit(load_airline()[:4], fh=[1, 2]).predict().index.freqstr == "M"
+    assert ParaForecaster(**QUICK).fit(hours(300), fh=[1, 2, 3]).predict().index.freqstr == "h"
+
+
+def test_another_seed_each_time() -> None:
+    found = [ParaForecaster(**{**QUICK, "random_state": None}).fit(hours(300), fh=[1]).predict() for _ in range(2)]
+    assert found[0].iloc[0] != found[1].iloc[0]
 
 
 def test_an_explanation_is_of_the_newest_data() -> None:
@@ -203,8 +247,9 @@ def test_it_runs_in_a_pipeline_a_grid_search_and_a_cross_validation() -> None:
     assert len(search.predict()) == 12
 
 
-def test_without_sktime_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "sktime.forecasting.base", None)
+@pytest.mark.parametrize("missing", ["sktime.forecasting.base", "pandas"])
+def test_without_sktime_it_says_what_to_install(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
     monkeypatch.delitem(sys.modules, "parallelrnn.integrations.sktime")
-    with pytest.raises(ModuleNotFoundError, match=r"pip install 'parallelrnn\[sktime\]'"):
+    with pytest.raises(ModuleNotFoundError, match=r"needs .*, which .* pip install 'parallelrnn\[sktime\]'"):
         import_module("parallelrnn.integrations.sktime")

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
-from parallelrnn.estimators import Forecaster
-
 try:
+    import pandas as pd
     from sktime.forecasting.base import BaseForecaster
+
+    from parallelrnn.estimators import Forecaster
 except ModuleNotFoundError as error:
-    if (error.name or "").split(".")[0] != "sktime":
-        raise
     raise ModuleNotFoundError(
-        "ParaForecaster needs sktime, which is not installed: pip install 'parallelrnn[sktime]'", name="sktime"
+        f"ParaForecaster needs {error.name}, which is not installed: pip install 'parallelrnn[sktime]'", name=error.name
     ) from error
 
 if TYPE_CHECKING:
@@ -126,17 +125,14 @@ class ParaForecaster(BaseForecaster):  # type: ignore[misc]
         self._seen_y, self._seen_x, self._moved = y, X, False
         self._instances = _instances(y.index)
         options = {name: value for name, value in self.get_params(deep=False).items() if name != "val_size"}
-        known = [] if X is None else _names(X.columns)
-        table, freq = self._seen(), _frequency(y.index)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what is missing is told below
-            panel = Forecaster(1, future_covariates=known).read(table, freq)
-        ends = np.array([one.end for one in panel.series])
-        horizon = int((self._wanted(fh, panel.grid).repeat(y.shape[1], 0) - ends[:, None]).max()) + 1
+        if self.random_state is None:
+            options["random_state"] = int(np.random.default_rng().integers(2**31))
+        horizon = int(max(fh.to_relative(self.cutoff)))
         if horizon < 1:
             raise NotImplementedError(f"in-sample forecasts are not made, and fh {list(fh)} lies before the end of y")
+        known = [] if X is None else _names(X.columns)
         self.forecaster_ = Forecaster(horizon, future_covariates=known, **options)
-        self.forecaster_.fit(table, freq, self.val_size)
+        self.forecaster_.fit(self._seen(), _frequency(y.index), self.val_size)
         return self
 
     def _update(self, y: pd.DataFrame, X: pd.DataFrame | None = None, update_params: bool = True) -> ParaForecaster:
@@ -163,23 +159,47 @@ class ParaForecaster(BaseForecaster):  # type: ignore[misc]
         self, fh: Any, X: pd.DataFrame | None, levels: Sequence[float], wanted: Sequence[tuple[int, str]]
     ) -> pd.DataFrame:
         """Some columns of forecasts, each of one column of `y`, with rows as `y` has them."""
-        table = self.forecaster_.predict(self._seen() if self._moved else None, levels, self._ahead(X))
-        y, horizon, grid = self._seen_y, self.forecaster_.horizon, self.forecaster_.grid
-        positions = self._wanted(fh, grid)  # (instances, steps)
-        starts = grid.locate(pd.Index(table["ds"][::horizon]))[0].reshape(-1, y.shape[1], 1)
-        steps = positions[:, None] - starts  # (instances, columns of y, steps): a series may end before y does
-        if steps.min() < 0 or steps.max() >= horizon:
-            raise NotImplementedError(
-                f"this forecaster was fitted to forecast the {horizon} steps after the last value of each series, no "
-                "in-sample and no later ones; fit it again"
-            )
+        ahead, columns, grid = self._ahead(X), self._seen_y.shape[1], self.forecaster_.grid
+        with _in_words_of_sktime():
+            table = self.forecaster_.predict(self._seen() if self._moved else None, levels, ahead)
+        horizon = self.forecaster_.horizon
+        found = {name: table[name].to_numpy().reshape(-1, columns, horizon) for _, name in wanted}  # (I, C, H) each
+        point = table["yhat"].to_numpy().reshape(-1, columns, horizon)
+        positions = self._wanted(fh, grid)  # (I, steps)
+        starts = grid.locate(pd.Index(table["ds"][::horizon]))[0].reshape(-1, columns, 1)
+        steps = positions[:, None] - starts  # (I, C, steps): a series may end before others do
+        if steps.min() < 0:
+            raise NotImplementedError("in-sample forecasts are not made; fh lies before the end of y")
+        further = self._continued(table, ahead, int(steps.max()) + 1) if steps.max() >= horizon else point
 
-        def shaped(name: str, column: int) -> Any:  # instances one after the other
-            values = table[name].to_numpy().reshape(*starts.shape[:2], horizon)
-            return np.take_along_axis(values[:, column], steps[:, column], -1).ravel()
+        def chosen(column: int, name: str) -> Any:  # beyond the horizon, intervals are as wide as at its end
+            step = steps[:, column]
+            both = (found[name], point)
+            limit, middle = (np.take_along_axis(one[:, column], step.clip(max=horizon - 1), -1) for one in both)
+            beyond = np.take_along_axis(further[:, column], step, -1) + limit - middle
+            return np.where(step < horizon, limit, beyond).ravel()
 
         index = self._index(positions)
-        return pd.DataFrame({at: shaped(name, column) for at, (column, name) in enumerate(wanted)}, index)
+        return pd.DataFrame({at: chosen(column, name) for at, (column, name) in enumerate(wanted)}, index)
+
+    def _continued(self, table: pd.DataFrame, ahead: pd.DataFrame | None, steps: int) -> NDArray[np.float64]:
+        """Forecasts (I, C, so many steps or more); beyond the horizon they take earlier ones as if these had come."""
+        columns, horizon, grid = self._seen_y.shape[1], self.forecaster_.horizon, self.forecaster_.grid
+        seen, found = self._seen().dropna(subset="y"), [table]
+        if ahead is not None:  # steps that no forecast is wanted of are as the last that is known
+            last = ahead.sort_values("ds", kind="stable").groupby("unique_id", sort=False).tail(1)
+            end = int(grid.locate(pd.Index(last["ds"]))[0].max()) + 1
+            more = [last.assign(ds=stamp) for stamp in grid.stamps(end, steps + horizon)]
+            ahead = pd.concat([ahead, *more], ignore_index=True).drop_duplicates(["unique_id", "ds"])
+        while horizon * len(found) < steps:
+            come = found[-1][["unique_id", "ds", "yhat"]].rename(columns={"yhat": "y"})
+            if ahead is not None:
+                come = come.merge(ahead, on=["unique_id", "ds"])
+            seen = pd.concat([seen, come], ignore_index=True)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # what is missing was told before
+                found.append(self.forecaster_.predict(seen, (), ahead))
+        return np.concatenate([one["yhat"].to_numpy().reshape(-1, columns, horizon) for one in found], -1)
 
     def _wanted(self, fh: Any, grid: Grid) -> NDArray[np.int64]:
         """The positions to forecast, (instances, steps): after the end of each, or the times of `fh` for all."""
@@ -195,11 +215,10 @@ class ParaForecaster(BaseForecaster):  # type: ignore[misc]
     def _index(self, positions: NDArray[np.int64]) -> pd.Index:
         """Of a table like `y`, at positions (instances, steps) of the grid."""
         index, grid = self._seen_y.index, self.forecaster_.grid
-        rows = [grid.stamps(int(row.min()), int(np.ptp(row)) + 1)[row - row.min()] for row in positions]
-        times = rows[0].append(rows[1:])
-        last = index.get_level_values(-1)
-        if isinstance(last, pd.PeriodIndex):
-            times = times.to_period(last.freq)
+        rows = [grid.stamps(int(row.min()), int(np.ptp(row)) + 1) for row in positions]
+        if np.ptp(positions[0]) + 1 != positions.shape[1]:
+            rows = [stamps[row - row.min()] for stamps, row in zip(rows, positions, strict=True)]
+        times = _like(rows[0].append(rows[1:]) if rows[1:] else rows[0], index.get_level_values(-1))
         if self._instances is None:
             return times.rename(index.name)
         owners = self._instances.repeat(positions.shape[1])
@@ -220,7 +239,15 @@ class ParaForecaster(BaseForecaster):  # type: ignore[misc]
                 f"this forecaster was fitted with X ({', '.join(self.forecaster_.future_covariates)}), which is known "
                 f"ahead; give X for the {self.forecaster_.horizon} steps after the end of y"
             )
-        both = _joined(self._seen_x, X)  # where y ends before its index does, steps that were seen are ahead of it
+        known: Any = self._seen_x
+        if set(X.columns) != set(known.columns):
+            raise ValueError(
+                f"X has the columns {list(X.columns)}, and this forecaster was fitted with {list(known.columns)}; give "
+                "the same"
+            )
+        # Where the last values of y are missing, steps that were seen are ahead of it.
+        both = _joined(known, X[known.columns])
+        both = both[self._owner(both.index) >= 0]  # instances that y does not have
         return self._long(both.index, both, None)
 
     def _long(self, index: pd.Index, X: pd.DataFrame | None, y: pd.DataFrame | None) -> pd.DataFrame:
@@ -273,9 +300,9 @@ def _frequency(index: pd.Index) -> str | int | None:
     """As `Forecaster` takes it, where an index knows."""
     times = index.get_level_values(-1)
     if isinstance(times, pd.PeriodIndex):
-        times = times.unique().sort_values().to_timestamp()
+        return str(pd.period_range(times[0], periods=3, freq=times.freq).to_timestamp().freqstr)
     if isinstance(times, pd.DatetimeIndex):
-        return None if times.freq is None else str(times.freqstr)
+        return None if times.freq is None or times.tz is not None else str(times.freqstr)
     return 1
 
 
@@ -288,8 +315,34 @@ def _joined(before: pd.DataFrame | None, after: pd.DataFrame | None) -> Any:
 
 
 def _stamps(times: pd.Index) -> pd.Index:
-    """Times as `Forecaster` has them."""
-    return times.to_timestamp() if isinstance(times, pd.PeriodIndex) else times
+    """Times as `Forecaster` has them: days by the calendar of their zone, other times in UTC."""
+    if isinstance(times, pd.PeriodIndex):
+        return times.to_timestamp()
+    if getattr(times, "tz", None) is None:
+        return times
+    return times.tz_localize(None) if _are_days(times) else times.tz_convert("UTC").tz_localize(None)
+
+
+def _like(times: pd.Index, seen: pd.Index) -> pd.Index:
+    """Times as `y` has them."""
+    if isinstance(seen, pd.PeriodIndex):
+        return times.to_period(seen.freq)
+    zone = getattr(seen, "tz", None)
+    if zone is None:
+        return times
+    return times.tz_localize(zone) if _are_days(seen) else times.tz_localize("UTC").tz_convert(zone)
+
+
+def _are_days(times: pd.DatetimeIndex) -> bool:
+    return bool((times == times.normalize()).all())
+
+
+@contextmanager
+def _in_words_of_sktime() -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise type(error)(str(error).replace("futr_df", "X")) from error
 
 
 def _names(columns: pd.Index) -> list[str]:
