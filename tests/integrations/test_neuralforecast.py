@@ -211,6 +211,7 @@ def test_wrong_options_are_refused(tmp_path: Path) -> None:
     for wrong, words in (({"decoder": "wave"}, "decoder should be one of 'waves'"), ({"segment": 0}, "at least 1")):
         with pytest.raises(OptionError, match=words):
             ParaGRU(3, 12, **wrong, **SMALL)
+    assert ParaGRU(3, 12, **{**SMALL, "hidden_size": np.int64(8)}).network.made_of.hidden_size == 8
     with pytest.raises(ValueError, match="expected a directory of this machine, got memory://model"):
         ParaGRU(3, 12, **SMALL).save("memory://model")
 
@@ -245,7 +246,7 @@ def test_what_was_saved_forecasts_the_same(model: type[ParaModel], tmp_path: Pat
 def test_a_model_that_was_changed_or_is_another_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "model"
     ParaGRU(3, 12, **SMALL).save(path)
-    with pytest.raises(ModelFileError, match="it is a ParaGRU, not a ParaLSTM"):
+    with pytest.raises(ModelFileError, match="holds a ParaGRU, not a ParaLSTM"):
         ParaLSTM.load(path)
     (weights,) = path.glob("*.safetensors")
     weights.write_bytes(weights.read_bytes()[:-1])
@@ -277,8 +278,9 @@ def test_models_are_tuned_by_ray() -> None:
     assert np.isfinite(found.predict().iloc[:, -1]).all()
 
 
-def test_without_neuralforecast_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "neuralforecast.core", None)
+@pytest.mark.parametrize("missing", ["neuralforecast.core", "safetensors.torch"])
+def test_without_neuralforecast_it_says_what_to_install(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
     monkeypatch.delitem(sys.modules, "parallelrnn.integrations.neuralforecast")
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'parallelrnn\[neuralforecast\]'"):
         import_module("parallelrnn.integrations.neuralforecast")

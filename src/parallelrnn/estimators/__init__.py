@@ -1,6 +1,7 @@
 """Estimators: tables or sequences in; forecasts, values or classes and explanations out."""
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -11,9 +12,9 @@ if TYPE_CHECKING:
 __all__ = ["Forecaster", "SequenceClassifier", "SequenceRegressor"]
 
 # Where each is, what it takes besides torch and numpy, and the extra that brings that.
-_SEQUENCES = ("lightning_fabric", "safetensors", "sklearn")
+_SEQUENCES = ("lightning_fabric", "rich", "safetensors", "sklearn")
 _DOORS = {
-    "Forecaster": ("forecaster", ("lightning_fabric", "narwhals", "pandas", "safetensors"), "forecast"),
+    "Forecaster": ("forecaster", ("lightning_fabric", "narwhals", "pandas", "rich", "safetensors"), "forecast"),
     "SequenceClassifier": ("classifier", _SEQUENCES, "sequences"),
     "SequenceRegressor": ("regressor", _SEQUENCES, "sequences"),
 }
@@ -24,11 +25,9 @@ def __getattr__(name: str) -> Any:
     if name not in _DOORS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, needed, extra = _DOORS[name]
-    try:
-        return getattr(import_module(f"{__name__}.{module}"), name)
-    except ModuleNotFoundError as error:
-        if (error.name or "").split(".")[0] not in needed:
-            raise
+    missing = next((one for one in needed if find_spec(one) is None), None)
+    if missing is not None:
         raise ModuleNotFoundError(
-            f"{name} needs {error.name}, which is not installed: pip install 'parallelrnn[{extra}]'", name=error.name
-        ) from error
+            f"{name} needs {missing}, which is not installed: pip install 'parallelrnn[{extra}]'", name=missing
+        )
+    return getattr(import_module(f"{__name__}.{module}"), name)

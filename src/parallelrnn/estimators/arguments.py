@@ -43,13 +43,13 @@ def check_training(dropout: Any, learning_rate: Any, gradient_clip: Any, max_tim
         raise OptionError(f"learning_rate should be above 0, got {learning_rate}")
     if not gradient_clip >= 0:
         raise OptionError(f"gradient_clip should be at least 0, which clips nothing, got {gradient_clip}")
-    if max_time is not None and not max_time > 0:
-        raise OptionError(f"max_time should be a number of seconds above 0, got {max_time}")
+    if max_time is not None and not (isinstance(max_time, Real) and float(max_time) > 0):
+        raise OptionError(f"max_time should be a number of seconds above 0, got {max_time!r}")
 
 
 def epoch_limits(value: Any) -> tuple[int, int]:
     """The fewest and the most steps of an epoch."""
-    least, most = int(value[0]), int(value[1])
-    if not 1 <= least <= most:
-        raise OptionError(f"epoch_steps: expected the fewest and the most steps of an epoch, got {least} and {most}")
-    return least, most
+    limits = tuple(value) if isinstance(value, Sequence) else ()
+    if len(limits) != 2 or not all(isinstance(one, Integral) for one in limits) or not 1 <= limits[0] <= limits[1]:
+        raise OptionError(f"epoch_steps: expected the fewest and the most steps of an epoch, got {value!r}")
+    return int(limits[0]), int(limits[1])

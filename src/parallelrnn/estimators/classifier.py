@@ -85,7 +85,8 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):  # type: ignore[mi
 
     def _seen(self) -> dict[str, Any]:
         kind = self.classes_.dtype
-        return {**super()._seen(), "classes": self.classes_.tolist(), "kind": "O" if kind.hasobject else kind.str}
+        classes = self.classes_.astype(str) if kind.kind == "M" else self.classes_  # JSON has no times
+        return {**super()._seen(), "classes": classes.tolist(), "kind": "O" if kind.hasobject else kind.str}
 
     def _see(self, seen: dict[str, Any]) -> None:
         super()._see(seen)

@@ -9,30 +9,28 @@ from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
 import numpy as np
-import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from parallelrnn.estimators.arguments import check_blocks, check_one_of, whole_number
-from parallelrnn.estimators.forecasting.explanation import Explanation, memory_of
-from parallelrnn.estimators.forecasting.network import DECODERS, Architecture, Network
-from parallelrnn.estimators.forecasting.sequences import Batch
-from parallelrnn.estimators.forecasting.start import default_segment, start_decoder, wave_periods
-from parallelrnn.estimators.model_files import ModelFormat
-from parallelrnn.interpret.modes import ForecastModes, forecast_modes
-from parallelrnn.interpret.units import Step
-from parallelrnn.nn import WaveDecoder
-
 try:
+    import safetensors.torch
     from neuralforecast.common._base_model import BaseModel
     from neuralforecast.core import MODEL_FILENAME_DICT
     from neuralforecast.losses.pytorch import MAE
+
+    from parallelrnn.estimators.arguments import check_blocks, check_one_of, whole_number
+    from parallelrnn.estimators.forecasting.explanation import Explanation, memory_of
+    from parallelrnn.estimators.forecasting.network import DECODERS, Architecture, Network
+    from parallelrnn.estimators.forecasting.sequences import Batch
+    from parallelrnn.estimators.forecasting.start import default_segment, start_decoder, wave_periods
+    from parallelrnn.estimators.model_files import ModelFileError, ModelFormat
+    from parallelrnn.interpret.modes import ForecastModes, forecast_modes
+    from parallelrnn.interpret.units import Step
+    from parallelrnn.nn import WaveDecoder
 except ModuleNotFoundError as error:
-    if (error.name or "").split(".")[0] != "neuralforecast":
-        raise
     raise ModuleNotFoundError(
-        "these models need neuralforecast, which is not installed: pip install 'parallelrnn[neuralforecast]'",
-        name="neuralforecast",
+        f"these models need {error.name}, which is not installed: pip install 'parallelrnn[neuralforecast]'",
+        name=error.name,
     ) from error
 
 _FORMAT = ModelFormat("parallelrnn.neuralforecast", 1)
@@ -110,8 +108,7 @@ class ParaModel(BaseModel):  # type: ignore[misc]
             **others,
         )
         check_one_of("decoder", decoder, DECODERS)
-        if segment is not None:
-            whole_number("segment", segment, 1)
+        hidden_size, block_size = whole_number("hidden_size", hidden_size, 1), whole_number("block_size", block_size, 1)
         check_blocks(hidden_size, block_size)
         outputs = self.loss.outputsize_multiplier
         self.network = Network(
@@ -122,11 +119,13 @@ class ParaModel(BaseModel):  # type: ignore[misc]
                 decoder=decoder,
                 block_size=block_size,
                 hidden_size=hidden_size,
-                num_layers=num_layers,
-                num_waves=num_waves,
-                num_decays=num_decays,
+                num_layers=whole_number("num_layers", num_layers, 1),
+                num_waves=whole_number("num_waves", num_waves, 0),
+                num_decays=whole_number("num_decays", num_decays, 0),
                 normalize=None,
-                segment=segment or default_segment(self.CELL, self.input_size, ()),
+                segment=default_segment(self.CELL, self.input_size, ())
+                if segment is None
+                else whole_number("segment", segment, 1),
                 gate=gate,
                 dropout=dropout,
                 past=self.hist_exog_size,
@@ -191,7 +190,7 @@ class ParaModel(BaseModel):  # type: ignore[misc]
 
         def make(words: dict[str, Any], tensors: dict[str, Tensor]) -> ParaModel:
             if words["model"] != cls.__name__:
-                raise ValueError(f"it is a {words['model']}, not a {cls.__name__}")
+                raise ModelFileError(f"{path} holds a {words['model']}, not a {cls.__name__}")
             with TemporaryDirectory() as folder:
                 file = Path(folder) / "model.safetensors"
                 safetensors.torch.save_file(tensors, file, words["header"])

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from parallelrnn import SequenceClassifier, SequenceRegressor
@@ -104,3 +105,62 @@ def test_a_fit_that_is_refused_leaves_a_classifier_as_it_was() -> None:
     with pytest.raises(ValueError, match="hidden_size 8 is not a multiple of block_size 3"):
         fitted.set_params(block_size=3).fit(ragged(), np.arange(30) % 5)
     np.testing.assert_array_equal(fitted.predict(ragged()), expected)
+
+
+def test_a_regressor_too() -> None:
+    fitted = SequenceRegressor(**QUICK).fit(ragged(), np.arange(30.0))
+    with pytest.raises(ValueError, match="NaN"):
+        fitted.fit(np.zeros((30, 5, 1)), np.full(30, np.nan))
+    assert fitted.predict(ragged()).shape == (30,)
+
+
+def test_sizes_may_be_numbers_of_numpy() -> None:
+    sizes = {name: np.int64(2) for name in ("hidden_size", "block_size", "num_layers", "segment", "max_epochs")}
+    fitted = SequenceRegressor(**{**QUICK, **sizes, "devices": np.int64(1)}).fit(ragged(), np.arange(30.0))
+    assert fitted.predict(ragged()).shape == (30,)
+
+
+@pytest.mark.parametrize("wrap", [list, tuple, lambda x: pd.Series(x, dtype=object)])
+def test_arrays_are_sequences_even_if_they_are_of_one_length(wrap: Any) -> None:
+    equal = [np.arange(5.0)] * 11 + [np.ones(5)]
+    fitted = SequenceRegressor(**QUICK).fit(wrap(equal), np.arange(12.0))
+    assert fitted.predict(wrap([np.arange(8.0)])).shape == (1,)
+    table = SequenceRegressor(**QUICK).fit([one.tolist() for one in equal], np.arange(12.0))
+    assert table.n_features_in_ == 5
+
+
+def test_a_single_sequence_is_not_taken_for_many() -> None:
+    fitted = SequenceRegressor(**QUICK).fit(ragged(), np.arange(30.0))
+    with pytest.raises(ValueError, match=r"a single sequence \(T, C\) is given as X\[None\]"):
+        fitted.predict(ragged()[0])
+    with pytest.raises(ValueError, match=r"expected sequences \(N, T, C\), got the shape \(1, 1, 3, 2\)"):
+        fitted.predict(np.zeros((1, 1, 3, 2)))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"epoch_steps": 3}, "epoch_steps: expected the fewest and the most steps of an epoch, got 3"),
+        ({"max_time": "1"}, "max_time should be a number of seconds above 0, got '1'"),
+        ({"validation_fraction": 1.5}, "validation_fraction should be at least 0 and below 1, got 1.5"),
+    ],
+)
+def test_wrong_options_are_refused(wrong: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        SequenceRegressor(**{**QUICK, **wrong}).fit(ragged(), np.arange(30.0))
+
+
+def test_a_training_that_is_kept_needs_a_seed(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="needs a random_state that is a whole number, got None"):
+        SequenceRegressor(**{**QUICK, "random_state": None}).fit(ragged(), np.arange(30.0), checkpoint=tmp_path)
+
+
+def test_a_little_is_left_to_learn_from() -> None:
+    assert SequenceRegressor(**QUICK, validation_fraction=0.99).fit(ragged(), np.arange(30.0)).predict(ragged()).shape
+
+
+def test_classes_that_are_days_are_saved(tmp_path: Path) -> None:
+    days = np.array(["2024-01-01", "2024-01-02"], dtype="datetime64[D]")
+    fitted = SequenceClassifier(**QUICK).fit(ragged(), days[np.arange(30) % 2])
+    loaded = SequenceClassifier.load(fitted.save(tmp_path / "model"))
+    np.testing.assert_array_equal(loaded.classes_, days)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
+from parallelrnn.estimators.arguments import whole_number
 from parallelrnn.estimators.checkpoint import Checkpoint, train
 from parallelrnn.estimators.forecasting.cycles import calendar_periods
 from parallelrnn.estimators.forecasting.fitted import Fitted
@@ -140,7 +141,7 @@ def _default_lookback(series: Sequence[Series]) -> int:
 
 def _validation_steps(length: int, horizon: int, val_size: int | None) -> int:
     """Steps at the end of a series that training does not see; none where that would leave nothing to learn from."""
-    if val_size is not None and val_size < horizon:
+    if val_size is not None and whole_number("val_size", val_size, 1) < horizon:
         raise ValueError(
             f"val_size has to hold at least one forecast of {horizon} steps, got {val_size}; use {horizon} or more"
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Real
+from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -127,10 +127,11 @@ class SequenceEstimator(BaseEstimator):  # type: ignore[misc]
             if reset:  # as if there had never been a table
                 for name in ("n_features_in_", "feature_names_in_"):
                     self.__dict__.pop(name, None)
-        if reset:
-            self.n_channels_ = data.channels
-        elif data.channels != self.n_channels_:
-            raise ValueError(f"X has {data.channels} channels, and the sequences learned from had {self.n_channels_}")
+        if not reset and data.channels != self.n_channels_:
+            raise ValueError(
+                f"X has {data.channels} channels, and the sequences learned from had {self.n_channels_}; a single "
+                "sequence (T, C) is given as X[None]"
+            )
         return data
 
     def _learn(
@@ -143,7 +144,12 @@ class SequenceEstimator(BaseEstimator):  # type: ignore[misc]
         checkpoint: str | Path | None,
         resume: bool,
     ) -> None:
-        self._check()
+        sizes = self._check()
+        if checkpoint is not None and not isinstance(self.random_state, Integral):
+            raise ValueError(
+                f"a training that is kept needs a random_state that is a whole number, got {self.random_state!r}: it "
+                "goes on with the same sequences for validation"
+            )
         if resume and checkpoint is None:
             raise ValueError("resume=True goes on with a training that was kept; say where: checkpoint=directory")
         kept = None
@@ -157,7 +163,7 @@ class SequenceEstimator(BaseEstimator):  # type: ignore[misc]
         training, validation = _split(len(data), self.validation_fraction, classes, random)
         scale = Scale.of(self.normalize, data)
         steps = int(np.median(data.lengths))
-        segment = self.segment or (1 if self.cell == "linear" else max(1, steps // _READS))
+        segment = sizes.get("segment") or (1 if self.cell == "linear" else max(1, steps // _READS))
         source = SequenceSource(data, scale, segment, target)
         with own_randomness(seed, self.accelerator):
             network = SequenceNetwork(
@@ -165,38 +171,40 @@ class SequenceEstimator(BaseEstimator):  # type: ignore[misc]
                     data.channels,
                     len(units.level),
                     self.cell,
-                    self.block_size,
-                    self.hidden_size,
-                    self.num_layers,
-                    self.bidirectional,
+                    sizes["block_size"],
+                    sizes["hidden_size"],
+                    sizes["num_layers"],
+                    bool(self.bidirectional),
                     segment,
                     self.readout,
                     self.dropout,
                     steps,
                 )
             )
-            fabric = make_fabric(self.accelerator, self.devices, self.precision)
+            fabric = make_fabric(self.accelerator, sizes["devices"], self.precision)
             together = _together(data)
             trainer = Trainer(network, source, training, validation, loss, self._recipe(), seed, fabric, together)
             network = train(trainer, self.progress, kept).double()  # so that others beside it change no prediction
         rows = torch.linspace(0, len(data) - 1, min(len(data), _SAMPLED)).round().long()
         sample = torch.cat([_state(network, source, some) for some in rows.split(together)])
         self._learned = Learned(network, scale, units, sample, tuple(trainer.progress.history))
+        self.n_channels_ = data.channels
 
-    def _check(self) -> None:
-        for name, least in _WHOLE.items():
-            whole_number(name, getattr(self, name), least)
+    def _check(self) -> dict[str, int]:
+        """Whole numbers as such, of whatever kind they are."""
+        sizes = {name: whole_number(name, getattr(self, name), least) for name, least in _WHOLE.items()}
         if self.segment is not None:
-            whole_number("segment", self.segment, 1)
+            sizes["segment"] = whole_number("segment", self.segment, 1)
         check_one_of("cell", self.cell, CELLS)
         check_one_of("readout", self.readout, READOUTS)
         check_one_of("normalize", self.normalize, NORMALIZATIONS)
-        check_blocks(self.hidden_size, self.block_size)
+        check_blocks(sizes["hidden_size"], sizes["block_size"])
         check_training(self.dropout, self.learning_rate, self.gradient_clip, self.max_time)
         epoch_limits(self.epoch_steps)
         fraction = self.validation_fraction
         if isinstance(fraction, bool) or not isinstance(fraction, Real) or not 0 <= fraction < 1:
             raise OptionError(f"validation_fraction should be at least 0 and below 1, got {fraction!r}")
+        return sizes
 
     def _recipe(self) -> Recipe:
         return Recipe(
@@ -259,7 +267,7 @@ def _split(
     order = random.permutation(count)
     if classes is not None:  # from each class the same fraction
         order = order[np.argsort(_rank_within(classes[order]), kind="stable")]
-    kept = round(count * fraction)
+    kept = min(count - 1, round(count * fraction))
     return torch.from_numpy(np.sort(order[kept:])), torch.from_numpy(np.sort(order[:kept]))
 
 

@@ -45,15 +45,19 @@ class Ragged:
 
 
 def is_table(x: Any) -> bool:
-    """Whether data are a table, whose rows are sequences and whose columns are time steps."""
-    if isinstance(x, list | tuple) or (isinstance(x, np.ndarray) and x.ndim == 1 and x.dtype.kind == "O"):
-        if any(hasattr(one, "shape") and len(one.shape) > 1 for one in x):
+    """Whether data are a table, whose rows are sequences and whose columns are time steps.
+
+    Several arrays are never one, even if they happen to be of one length; lists within a list are, if they are.
+    """
+    kind = getattr(getattr(x, "dtype", None), "kind", None)
+    if isinstance(x, list | tuple) or (kind == "O" and len(x.shape) == 1):
+        if any(len(getattr(one, "shape", ())) > 0 for one in x):
             return False
         try:
             return np.ndim(np.asarray([_as_array(one) for one in x])) != 3
         except ValueError:  # of unequal lengths
             return False
-    return len(getattr(x, "shape", ())) != 3
+    return len(getattr(x, "shape", ())) < 3
 
 
 def _as_array(x: Any) -> Any:
@@ -62,7 +66,9 @@ def _as_array(x: Any) -> Any:
 
 def read_sequences(x: Any, name: str = "X") -> Ragged:
     """From an array (N, T, C), or a list of arrays (T,) or (T, C) of any lengths."""
-    if hasattr(x, "shape") and len(x.shape) == 3:
+    if len(getattr(x, "shape", ())) > 3:
+        raise ValueError(f"{name}: expected sequences (N, T, C), got the shape {tuple(x.shape)}")
+    if len(getattr(x, "shape", ())) == 3:
         return _checked(Ragged.of_array(_numbers(x, name)), name)
     sequences = []
     for row, one in enumerate(x):
