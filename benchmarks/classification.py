@@ -23,8 +23,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from aeon.classification.convolution_based import RocketClassifier
-from aeon.classification.distance_based import KNeighborsTimeSeriesClassifier
 from journal import go_on, load
 
 from parallelrnn import SequenceClassifier
@@ -41,13 +39,27 @@ def ours(cell: str, vanilla: bool) -> Callable[[int], Any]:
     return lambda seed: SequenceClassifier(cell=cell, random_state=seed, progress=False, **blocks)
 
 
+def rocket(seed: int) -> Any:
+    """Random convolutions and a linear classifier."""
+    from aeon.classification.convolution_based import RocketClassifier
+
+    return RocketClassifier(random_state=seed, n_jobs=THREADS)
+
+
+def nearest(_: int) -> Any:
+    """The class of the nearest neighbour; nothing in it is random."""
+    from aeon.classification.distance_based import KNeighborsTimeSeriesClassifier
+
+    return KNeighborsTimeSeriesClassifier(n_neighbors=1, distance="dtw", n_jobs=THREADS)
+
+
 CONTENDERS: dict[str, Callable[[int], Any]] = {
     "para GRU": ours("gru", vanilla=False),
     "para LSTM": ours("lstm", vanilla=False),
     "vanilla GRU": ours("gru", vanilla=True),
     "vanilla LSTM": ours("lstm", vanilla=True),
-    "ROCKET (aeon)": lambda seed: RocketClassifier(random_state=seed, n_jobs=THREADS),
-    "1-NN DTW (aeon)": lambda seed: KNeighborsTimeSeriesClassifier(n_neighbors=1, distance="dtw", n_jobs=THREADS),
+    "ROCKET (aeon)": rocket,
+    "1-NN DTW (aeon)": nearest,
 }
 
 

@@ -80,6 +80,18 @@ def test_the_tables_of_errors_are_those_of_the_results(monkeypatch: pytest.Monke
     assert [line for line in printed.splitlines() if line.startswith(("|", "- "))] == shown
 
 
+def test_the_tables_of_estimators_are_those_of_the_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    results = ROOT / "benchmarks" / "results"
+    classification, end_to_end = (importlib.import_module(name) for name in ("classification", "end_to_end"))
+    classified = classification.table(*classification.load(results / "classification.jsonl"))
+    printed = classified + "\n" + end_to_end.tables(json.loads((results / "plug_in.json").read_text()))
+    section = (ROOT / "docs" / "estimators.md").read_text().split("## How do they compare?")[1]
+    shown = [line for line in section.splitlines() if line.startswith("|")]
+    assert len(shown) == 2 + 2 * 6 + 2 * (2 + 4 + 2 + 1)
+    assert [line for line in printed.splitlines() if line.startswith("|")] == shown
+
+
 def test_the_table_of_times_is_that_of_the_results(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     end_to_end = importlib.import_module("end_to_end")
