@@ -181,10 +181,10 @@ def _verdicts(found: dict[tuple[str, int, int], list[dict[str, Any]]]) -> list[s
     sentences = []
     for what, excess in beside.items():
         least, most = min(excess, key=excess.__getitem__), max(excess, key=excess.__getitem__)
-        below = sum(value <= 0 for value in excess.values())
+        below, near = (sum(value <= limit for value in excess.values()) for limit in (0, 0.02))
         sentences.append(
-            f"- linear beside {what}: at or below in {below} of {len(excess)} settings; from {excess[least]:+.1%} "
-            f"({least}) to {excess[most]:+.1%} ({most})."
+            f"- linear beside {what}: at or below in {below} of {len(excess)} settings, at most 2 % above in {near}; "
+            f"from {excess[least]:+.1%} ({least}) to {excess[most]:+.1%} ({most})."
         )
     for level, points in off.items():
         near = sum(abs(value) <= 3 for value in points.values())

@@ -78,6 +78,9 @@ def test_the_tables_of_errors_are_those_of_the_results(monkeypatch: pytest.Monke
     shown = [line for line in section.splitlines() if line.startswith(("|", "- "))]
     assert len(shown) == 2 * (2 + 32) + 8
     assert [line for line in printed.splitlines() if line.startswith(("|", "- "))] == shown
+    mse, mae = re.findall(r"the best published M.E: at or below in (\d+ of \d+)", printed)
+    readme = " ".join((ROOT / "README.md").read_text().split())
+    assert f"at or below the best that we know published in {mse} settings, the mean absolute error in {mae}" in readme
 
 
 def test_the_tables_of_estimators_are_those_of_the_results(monkeypatch: pytest.MonkeyPatch) -> None:
