@@ -9,6 +9,9 @@ import torch
 
 from tests import browser as chromium
 
+# Triton reads this when it is imported, and importing torch does not import it; other libraries do.
+os.environ.setdefault("TRITON_INTERPRET", "0" if torch.cuda.is_available() else "1")
+
 if "PYTEST_XDIST_WORKER" in os.environ:  # a worker has a core of its own, and more threads would fight for it
     torch.set_num_threads(1)
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import pytest
 import torch
 from torch.nn.utils.rnn import pack_sequence
-
-# Triton reads this when it is imported, and importing torch does not import it.
-os.environ.setdefault("TRITON_INTERPRET", "0" if torch.cuda.is_available() else "1")
 
 from parallelrnn import ParaGRU, ParaLSTM, ParaRNN
 from parallelrnn.kernels import triton

@@ -16,9 +16,6 @@ import pytest
 import torch
 from torch import Tensor
 
-# Triton reads this when it is imported, and importing torch does not import it.
-os.environ.setdefault("TRITON_INTERPRET", "0" if torch.cuda.is_available() else "1")
-
 from parallelrnn.kernels import GATES, NUM_STATES, Weights, reference, triton, triton_programs
 
 pytestmark = [
