@@ -21,6 +21,8 @@ from parallelrnn.integrations.neuralforecast import ParaGRU, ParaLSTM, ParaModel
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # neuralforecast, Lightning and their use of pandas warn of much
 MODELS = [ParaRNN, ParaLSTM, ParaGRU]
+# They differ in the cell alone; what takes long is tried with one of them, and with all by `make test-all`.
+ONE_QUICKLY = [*(pytest.param(model, marks=pytest.mark.slow) for model in (ParaRNN, ParaLSTM)), ParaGRU]
 QUIET: dict[str, Any] = {
     "enable_progress_bar": False,
     "enable_model_summary": False,
@@ -83,7 +85,7 @@ def fitted(model: ParaModel, table: Any, **more: Any) -> NeuralForecast:
     return found
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", ONE_QUICKLY)
 def test_models_pass_the_checks_of_neuralforecast_without_a_skip(model: type[ParaModel]) -> None:
     for loss in LOSSES:
         config = {"max_steps": 2, "h": 7, "input_size": 14, "start_padding_enabled": True, "loss": loss}
@@ -111,7 +113,7 @@ def test_models_learn_a_wave(model: type[ParaModel]) -> None:
     assert found["y"].std() > 0.5
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", ONE_QUICKLY)
 def test_what_is_known_ahead_counts_at_once_and_what_was_known_before_it(model: type[ParaModel]) -> None:
     """3 and 2 times a number around one; of the rest, windows scaled by 24 values leave a quarter unknown."""
     config = {**SMALL, "hidden_size": 16, "max_steps": 300, "dropout": 0.0, "segment": 1}
