@@ -351,5 +351,5 @@ def _names(columns: pd.Index) -> list[str]:
 
 
 def _distinct(names: list[str]) -> list[str]:
-    """With their numbers, where two are the same."""
-    return names if len(set(names)) == len(names) else [f"{name} ({at})" for at, name in enumerate(names)]
+    """With its number where a name has been there before, so that those that come later change no name."""
+    return [f"{name} ({at})" if name in names[:at] else name for at, name in enumerate(names)]
