@@ -352,4 +352,5 @@ def _names(columns: pd.Index) -> list[str]:
 
 def _distinct(names: list[str]) -> list[str]:
     """With its number where a name has been there before, so that those that come later change no name."""
-    return [f"{name} ({at})" if name in names[:at] else name for at, name in enumerate(names)]
+    first = {name: at for at, name in reversed(list(enumerate(names)))}
+    return [name if first[name] == at else f"{name} ({at})" for at, name in enumerate(names)]
