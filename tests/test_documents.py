@@ -83,14 +83,16 @@ def test_the_tables_of_errors_are_those_of_the_results(monkeypatch: pytest.Monke
     assert f"at or below the best that we know published in {mse} settings, the mean absolute error in {mae}" in readme
 
 
-def test_the_table_of_classifiers_is_that_of_the_results(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_tables_of_estimators_are_those_of_the_results(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    classification = importlib.import_module("classification")
-    printed = classification.table(*classification.load(ROOT / "benchmarks" / "results" / "classification.jsonl"))
+    results = ROOT / "benchmarks" / "results"
+    classification, end_to_end = (importlib.import_module(name) for name in ("classification", "end_to_end"))
+    classified = classification.table(*classification.load(results / "classification.jsonl"))
+    printed = classified + "\n" + end_to_end.tables(json.loads((results / "plug_in.json").read_text()))
     section = (ROOT / "docs" / "estimators.md").read_text().split("## How do they compare?")[1]
-    shown = [line for line in section.splitlines() if line.startswith("| ")]
-    assert len(shown) >= 2 + 2 * 6
-    assert [line for line in printed.splitlines() if line.startswith("|")] == shown[: 2 + 2 * 6]
+    shown = [line for line in section.splitlines() if line.startswith("|")]
+    assert len(shown) == 2 + 2 * 6 + 2 * (2 + 4 + 2 + 1)
+    assert [line for line in printed.splitlines() if line.startswith("|")] == shown
 
 
 def test_the_table_of_times_is_that_of_the_results(monkeypatch: pytest.MonkeyPatch) -> None:
