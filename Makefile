@@ -4,8 +4,7 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-# What is never imported need not be compiled.
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 # Two targets at once would install into the environment that the other is using.
 .NOTPARALLEL:
