@@ -30,6 +30,7 @@ STATUS: dict[type[Exception], int] = {
 _OPTIONS = {  # what Python calls them, and what the command does
     r"parse the column first, by pd\.to_datetime\(\.\.\., format=(.*?)\) say": r"say how times are written, by "
     r"--time-format \1 say",
+    r", by df\[time\]\.dt\..*$": "",  # how to do it in Python
     r"\bid_col=": "--id",
     r"\btime_col=": "--time",
     r"\btarget_col=": "--target",
