@@ -11,9 +11,12 @@ import torch
 from numpy.typing import NDArray
 from scipy.special import log_softmax, softmax
 from sklearn.base import ClassifierMixin
+from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d
+from torch import Tensor
 
+from parallelrnn.estimators.arguments import OptionError
 from parallelrnn.estimators.losses import cross_entropy
 from parallelrnn.estimators.sequences.base import SequenceEstimator
 from parallelrnn.estimators.sequences.learned import TargetScale
@@ -25,8 +28,14 @@ Array = NDArray[np.float64]
 class SequenceClassifier(ClassifierMixin, SequenceEstimator):  # type: ignore[misc]
     """Classes of sequences, by recurrent blocks that can be read; a scikit-learn estimator.
 
-    Sequences and parameters are those of `SequenceRegressor`. What is a sum over blocks is the logarithm of the odds of
-    each class.
+    Sequences and parameters are those of `SequenceRegressor`, but for the loss. What is a sum over blocks is the
+    logarithm of the odds of each class.
+
+    Parameters
+    ----------
+    class_weight
+        How much the sequences of each class count in training and validation: a dictionary from classes to weights,
+        "balanced" for as much in each class as in every other, or None for all alike.
 
     Examples
     --------
@@ -38,6 +47,8 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):  # type: ignore[mi
     >>> classifier.predict(X[:1]).item()
     'slow'
     """
+
+    class_weight: Any = None
 
     def fit(
         self,
@@ -63,7 +74,8 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):  # type: ignore[mi
         count = len(classes)
         units = TargetScale(np.ones(count), np.zeros(count))
         target = torch.from_numpy(numbers.astype(np.int64))
-        self._learn(data, target, units, cross_entropy, numbers, checkpoint, resume)
+        weight = self._weights(labels)
+        self._learn(data, target, units, cross_entropy, numbers, checkpoint, resume, weight)
         self.classes_ = classes
         return self
 
@@ -82,6 +94,16 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):  # type: ignore[mi
         """Its logarithm."""
         logarithms: Array = log_softmax(self._outputs(X), axis=1)
         return logarithms
+
+    def _weights(self, labels: NDArray[Any]) -> Tensor:
+        """How much each sequence counts, one on average."""
+        weights = compute_sample_weight(self.class_weight, labels)
+        if not (np.isfinite(weights) & (weights >= 0)).all() or not weights.any():
+            raise OptionError(
+                "class_weight: expected weights that are finite, not negative and not all zero, got "
+                f"{self.class_weight!r}"
+            )
+        return torch.from_numpy(weights / weights.mean()).float()
 
     def _seen(self) -> dict[str, Any]:
         kind = self.classes_.dtype

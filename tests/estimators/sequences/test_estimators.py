@@ -65,6 +65,19 @@ def test_saved_and_loaded_it_is_the_same(tmp_path: Path, labels: list[Any]) -> N
         SequenceClassifier.load(tmp_path)
 
 
+def test_classes_count_as_much_as_they_are_told_to(tmp_path: Path) -> None:
+    """With nothing to tell classes by, probabilities are what each class counts in all."""
+    x, y = np.zeros((100, 5, 1)), np.array([3] * 80 + [7] * 20)
+    long = {"max_epochs": 60, "validation_fraction": 0, "random_state": 0, "batch_size": 100}
+    for weights, expected in [(None, 0.8), ("balanced", 0.5), ({3: 1, 7: 16}, 0.2)]:
+        fitted = SequenceClassifier(class_weight=weights, **long).fit(x, y)
+        np.testing.assert_allclose(fitted.predict_proba(x[:1])[0, 0], expected, atol=0.01)
+    assert SequenceClassifier.load(fitted.save(tmp_path)).class_weight == {3: 1, 7: 16}
+    for wrong in ({3: -1, 7: 2}, {3: 0, 7: 0}):
+        with pytest.raises(ValueError, match="not negative and not all zero"):
+            SequenceClassifier(class_weight=wrong).fit(x, y)
+
+
 def test_a_training_that_was_cut_off_goes_on_to_the_same_bits(tmp_path: Path) -> None:
     x, y = ragged(), np.arange(30.0)
     whole = SequenceRegressor(**QUICK).fit(x, y)

@@ -143,6 +143,7 @@ class SequenceEstimator(BaseEstimator):  # type: ignore[misc]
         classes: NDArray[np.int64] | None,
         checkpoint: str | Path | None,
         resume: bool,
+        weight: Tensor | None = None,
     ) -> None:
         sizes = self._check()
         if checkpoint is not None and not isinstance(self.random_state, Integral):
@@ -164,7 +165,7 @@ class SequenceEstimator(BaseEstimator):  # type: ignore[misc]
         scale = Scale.of(self.normalize, data)
         steps = int(np.median(data.lengths))
         segment = sizes.get("segment") or (1 if self.cell == "linear" else max(1, steps // _READS))
-        source = SequenceSource(data, scale, segment, target)
+        source = SequenceSource(data, scale, segment, target, weight)
         with own_randomness(seed, self.accelerator):
             network = SequenceNetwork(
                 SequenceArchitecture(

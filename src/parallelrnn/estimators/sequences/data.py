@@ -156,12 +156,15 @@ class SequenceBatch(NamedTuple):
 class SequenceSource:
     """Sequences at the scale of a network, from which batches are taken."""
 
-    def __init__(self, data: Ragged, scale: Scale, segment: int, target: Tensor | None = None) -> None:
+    def __init__(
+        self, data: Ragged, scale: Scale, segment: int, target: Tensor | None = None, weight: Tensor | None = None
+    ) -> None:
         self._values = torch.from_numpy(scale(data)).float()
         self._lengths = torch.from_numpy(data.lengths)
         self._starts = torch.cumsum(self._lengths, 0) - self._lengths
         self._segment = segment
         self._target = torch.zeros(len(data)) if target is None else target
+        self._weight = torch.ones(self._target.shape) if weight is None else weight
 
     def __len__(self) -> int:
         """How many sequences."""
@@ -177,4 +180,4 @@ class SequenceSource:
         there = place >= 0  # what comes after the end is not read: see `lengths`
         x = self._values[(self._starts[rows][:, None] + place.clamp(min=0)).clamp(max=len(self._values) - 1)]
         equal = bool((whole == steps).all())
-        return SequenceBatch(x * there[..., None], None if equal else whole, target, torch.ones(target.shape))
+        return SequenceBatch(x * there[..., None], None if equal else whole, target, self._weight[rows])

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from parallelrnn.estimators.sequences.base import SequenceEstimator
 
 _VERSION = 1
+_PAIRS = "pairs"  # what a dictionary is kept as
 EstimatorT = TypeVar("EstimatorT", bound="SequenceEstimator")
 
 
@@ -56,6 +57,8 @@ def _plain(name: str, value: Any) -> Any:
         value = value.item()
     if isinstance(value, tuple):
         value = [_plain(name, one) for one in value]
+    if isinstance(value, dict):  # JSON has no keys but strings
+        return {_PAIRS: [[_plain(name, key), _plain(name, one)] for key, one in value.items()]}
     if not isinstance(value, str | int | float | bool | list | None):
         raise TypeError(f"{name}={value!r}, a {type(value).__name__}, cannot be saved")
     return value
@@ -65,7 +68,10 @@ def load(cls: type[EstimatorT], path: str | Path) -> EstimatorT:
     """Read an estimator."""
 
     def make(words: dict[str, Any], tensors: dict[str, Tensor]) -> EstimatorT:
-        arguments: dict[str, Any] = dict(words["arguments"])
+        arguments: dict[str, Any] = {
+            name: dict(value[_PAIRS]) if isinstance(value, dict) else value
+            for name, value in words["arguments"].items()
+        }
         arguments["epoch_steps"] = tuple(arguments["epoch_steps"])
         estimator = cls(**arguments)
         estimator._check()
