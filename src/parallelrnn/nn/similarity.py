@@ -37,30 +37,57 @@ def block_diagonalize(matrix: Array, sizes: tuple[int, ...]) -> BlockDiagonalFor
     blocks can have (Demmel, 1983). Eigenvalues that lie close to each other share a block where they can: a nearly
     defective pair is harmless inside a block, and ruins the condition across two.
     """
-    # Here and not above, since importing scipy.linalg would make every `import parallelrnn` slower.
-    from scipy.linalg import schur
-    from scipy.linalg.lapack import dtrsen
-
-    if not np.isfinite(matrix).all():
-        raise ValueError("the recurrent matrix has entries that are not finite; has its training diverged?")
-    schur_form, basis = schur(np.asarray(matrix, dtype=np.float64), output="real")
-    pieces = _pieces(schur_form)
-    _tell_apart(pieces, schur_form)
-    columns, blocks = [], []
-    for chosen in _assign(pieces, sizes):
-        selected = np.zeros(len(matrix), dtype=np.int32)
-        selected[[position for piece in chosen for position in piece.positions]] = 1
-        reordered, vectors, *_, info = dtrsen(selected, schur_form, basis, job="N")
-        size = int(selected.sum())
-        if info != 0:
-            raise ValueError(_inseparable(sizes))
-        columns.append(vectors[:, :size])
-        blocks.append(reordered[:size, :size])
-    transform = np.concatenate(columns, axis=1)
-    condition = float(np.linalg.cond(transform))
-    if not condition < _HOPELESS:
+    schur = _SchurForm(matrix)
+    form = schur.blocks(_assign(schur.pieces, sizes))
+    if form is None or not form.condition < _HOPELESS:
         raise ValueError(_inseparable(sizes))
-    return BlockDiagonalForm(transform, tuple(blocks), condition)
+    return form
+
+
+def smallest_blocks(matrix: Array, condition: float) -> BlockDiagonalForm:
+    """Blocks of size 2 (and one of size 1, if the size is odd), or larger ones where eigenvalues cannot be told apart.
+
+    Blocks whose eigenvalues lie closest to each other are put together until the transform is no worse conditioned than
+    asked for.
+    """
+    schur = _SchurForm(matrix)
+    groups = _assign(schur.pieces, (2,) * (len(matrix) // 2) + (1,) * (len(matrix) % 2))
+    while True:
+        form = schur.blocks(groups)
+        if form is not None and form.condition <= condition:
+            return form
+        groups = _put_nearest_together(groups)
+
+
+class _SchurForm:
+    """The real Schur form of a matrix, and its eigenvalues one by one."""
+
+    def __init__(self, matrix: Array) -> None:
+        # Here and not above, since importing scipy.linalg would make every `import parallelrnn` slower.
+        from scipy.linalg import schur
+
+        if not np.isfinite(matrix).all():
+            raise ValueError("the recurrent matrix has entries that are not finite; has its training diverged?")
+        self.form, self.basis = schur(np.asarray(matrix, dtype=np.float64), output="real")
+        self.pieces = _pieces(self.form)
+        _tell_apart(self.pieces, self.form)
+
+    def blocks(self, groups: list[list[_Piece]]) -> BlockDiagonalForm | None:
+        """One block for each group of eigenvalues; None if LAPACK cannot tell them apart."""
+        from scipy.linalg.lapack import dtrsen
+
+        columns, blocks = [], []
+        for chosen in groups:
+            selected = np.zeros(len(self.form), dtype=np.int32)
+            selected[[position for piece in chosen for position in piece.positions]] = 1
+            reordered, vectors, *_, info = dtrsen(selected, self.form, self.basis, job="N")
+            size = int(selected.sum())
+            if info != 0:
+                return None
+            columns.append(vectors[:, :size])
+            blocks.append(reordered[:size, :size])
+        transform = np.concatenate(columns, axis=1)
+        return BlockDiagonalForm(transform, tuple(blocks), float(np.linalg.cond(transform)))
 
 
 def _inseparable(sizes: tuple[int, ...]) -> str:
@@ -136,3 +163,13 @@ def _assign(pieces: list[_Piece], sizes: tuple[int, ...]) -> list[list[_Piece]]:
             pairs -= widths[chosen] == 2
         filled.append([pieces[p] for p in block])
     return filled
+
+
+def _put_nearest_together(groups: list[list[_Piece]]) -> list[list[_Piece]]:
+    """One group fewer: the two whose eigenvalues come closest to each other are one."""
+    owner = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
+    distances = _distances([piece for group in groups for piece in group])
+    distances[owner[:, None] == owner] = np.inf
+    one, other = sorted(owner[list(np.unravel_index(distances.argmin(), distances.shape))])
+    together = [*groups[one], *groups[other]]
+    return [together if at == one else group for at, group in enumerate(groups) if at != other]

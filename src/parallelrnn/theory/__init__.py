@@ -1,0 +1,1 @@
+"""The theorems of arXiv 2605.02692 as code that can be run."""

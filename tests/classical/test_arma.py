@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from statsmodels.tsa.arima_process import ArmaProcess
+from torch import nn
+
+from parallelrnn import ParaGRU, ParaRNN, forecast_modes, recurrence_features
+from parallelrnn.classical import from_arma, reflect, to_arma
+from tests.classical.models import ConditionalVARMA, conditional_arma
+
+Array = NDArray[np.float64]
+
+
+def polynomial(moduli: list[float], angles: list[float]) -> Array:
+    """Coefficients of lags, from inverse roots: pairs for angles, real ones for the moduli that are left."""
+    roots: list[complex] = []
+    for modulus, angle in zip(moduli, angles, strict=False):
+        roots += [modulus * np.exp(1j * angle), modulus * np.exp(-1j * angle)]
+    roots += [(-1) ** at * modulus for at, modulus in enumerate(moduli[len(angles) :])]
+    return np.real(np.poly(roots))[1:] if roots else np.zeros(0)
+
+
+def some_series(steps: int = 200, size: int = 1) -> Array:
+    return np.random.default_rng(1).standard_normal((steps, size)).cumsum(0) * 0.3
+
+
+SIDES = st.tuples(st.lists(st.floats(0.1, 0.95), max_size=3), st.lists(st.floats(0.2, 3.0), max_size=2))
+
+
+@settings(max_examples=60, deadline=None)
+@given(SIDES, SIDES, st.floats(-100, 100))
+def test_there_and_back(ar_side: Any, ma_side: Any, mean: float) -> None:
+    ar, ma = -polynomial(*ar_side), polynomial(*ma_side)
+    found = to_arma(from_arma(ar, ma, mean))
+    for given_, back in ((ar, found.ar), (ma, found.ma)):
+        assert len(back) <= len(given_)  # zeros at the end are left out
+        np.testing.assert_allclose(np.pad(back, (0, len(given_) - len(back))), given_, atol=1e-10)
+    # A mean comes from a division by one minus the sum of ar: the nearer to a unit root, the less is known of it.
+    assert found.mean == pytest.approx(mean, abs=1e-10 * max(1, abs(mean)) / min(1, abs(1 - ar.sum())))
+
+
+@pytest.mark.parametrize(
+    ("ar", "ma"),
+    [
+        ([1.2, -0.5], [0.4, 0.3]),
+        ([0.5], [0.2, -0.3, 0.1, 0.05]),
+        ([0.1, 0.2, 0.1, 0.2], [0.5]),
+        ([], [0.9, 0.2]),
+        ([0.9], []),
+        ([1.0], [-0.7]),  # a unit root: exponential smoothing
+        ([1.8, -0.97], [0.25, -0.25, 0.0625]),
+    ],
+    ids=str,
+)
+def test_forecasts_are_those_of_statsmodels(ar: list[float], ma: list[float]) -> None:
+    series = some_series()[:, 0] + 5
+    layer = from_arma(ar, ma, 5.0)
+    output = layer(torch.from_numpy(series)[:, None])[0][:, 0].detach().numpy()
+    theirs = conditional_arma(series, len(ar), len(ma), 0).filter([5.0, *ar, *ma, 1.0]).fittedvalues
+    np.testing.assert_allclose(output[:-1], theirs[1:], rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.filterwarnings("ignore:Estimation of VARMA:UserWarning")  # nothing is estimated
+@pytest.mark.parametrize("orders", [(1, 1), (2, 1), (1, 2), (2, 0), (0, 2)])
+@pytest.mark.parametrize("size", [2, 3])
+def test_several_series_there_and_back_and_as_in_statsmodels(orders: tuple[int, int], size: int) -> None:
+    random = np.random.default_rng(size)
+    ar, ma = (random.uniform(-0.35, 0.35, (order, size, size)) / max(1, order) for order in orders)
+    layer = from_arma(ar, ma, np.arange(size))
+    found = to_arma(layer)
+    np.testing.assert_allclose(found.ar, ar, atol=1e-10)
+    np.testing.assert_allclose(found.ma, ma, atol=1e-10)
+    np.testing.assert_allclose(found.mean, np.arange(size), atol=1e-10)
+    series = some_series(size=size)
+    model = ConditionalVARMA(series, *orders)
+    theirs = model.filter(model.vector(ar, ma)).fittedvalues
+    output = from_arma(ar, ma)(torch.from_numpy(series))[0].detach().numpy()
+    np.testing.assert_allclose(output[:-1], theirs[1:], rtol=1e-10, atol=1e-10)
+
+
+def eigenvalues(rows: Any) -> Array:
+    found = [one for row in rows for one in {row.eigenvalue, row.eigenvalue.conjugate()} for _ in range(row.order)]
+    return np.sort_complex(found)
+
+
+def test_features_are_ma_roots_and_modes_ar_roots() -> None:
+    ar, ma = -polynomial([0.95, 0.6, 0.7], [0.3, 1.9]), polynomial([0.5, 0.8, 0.4], [2.2])
+    process = ArmaProcess.from_coeffs(ar, ma)
+    layer = from_arma(ar, ma)
+    features, modes = recurrence_features(layer), forecast_modes(layer)
+    remembered = np.sort_complex(1 / process.maroots)
+    # The state is as long as the longer side, and what the shorter leaves over is forgotten at once: no feature.
+    np.testing.assert_allclose(eigenvalues(features), remembered, atol=1e-7)
+    assert features.nullity == 1
+    np.testing.assert_allclose(eigenvalues(modes), np.sort_complex(1 / process.arroots), atol=1e-7)
+    wave = max(modes, key=lambda mode: mode.modulus)
+    assert (wave.modulus, wave.period) == (pytest.approx(0.95), pytest.approx(2 * np.pi / 0.3))
+
+
+@pytest.mark.parametrize(
+    ("ma", "sizes"),
+    [
+        (polynomial([0.5, 0.8], [2.2, 0.4]), [2, 2]),
+        (polynomial([0.5, 0.8, 0.3], [2.2, 0.4]), [1, 2, 2]),
+        (np.poly([0.6] * 4)[1:], [4]),  # four times the same root
+        (np.array([0.0, 0.0, 0.0, 0.0, 0.0]), [5]),  # a line of delays
+    ],
+    ids=["two pairs", "and a real one", "one root", "delays"],
+)
+def test_blocks_are_of_two_where_the_spectrum_allows(ma: Array, sizes: list[int]) -> None:
+    layer = from_arma([0.1] * len(ma), ma)
+    assert sorted(layer.block_sizes) == sizes
+    np.testing.assert_allclose(np.pad(to_arma(layer).ma, (0, len(ma)))[: len(ma)], ma, atol=1e-10)
+
+
+def autocovariances(ar: Array, ma: Array, sigma: Array, lags: int) -> Array:
+    """Of a vector process, by its responses to errors of long ago."""
+    size = len(sigma)
+    responses = [np.eye(size)]
+    for at in range(1, 400):
+        found = ma[at - 1] if at <= len(ma) else np.zeros((size, size))
+        responses.append(found + sum(ar[i] @ responses[at - 1 - i] for i in range(min(at, len(ar)))))
+    pairs = [zip(responses[lag:], responses, strict=False) for lag in range(lags)]
+    return np.array([sum(one @ sigma @ other.T for one, other in both) for both in pairs])
+
+
+def test_a_reflected_moving_average_has_the_same_autocovariances() -> None:
+    ma = np.real(np.poly([2.0, 0.4 + 0.3j, 0.4 - 0.3j]))[1:]
+    changed, variance = reflect([0.7], ma)
+    np.testing.assert_allclose(np.sort_complex(np.roots([1, *changed])), [0.4 - 0.3j, 0.4 + 0.3j, 0.5], atol=1e-9)
+    assert variance.item() == pytest.approx(4)  # the square of the root that moved
+    before, after = ArmaProcess.from_coeffs([0.7], ma), ArmaProcess.from_coeffs([0.7], changed)
+    np.testing.assert_allclose(before.acovf(10), 4 * after.acovf(10), rtol=1e-9)
+
+
+def test_a_reflected_vector_moving_average_has_the_same_autocovariances() -> None:
+    ar, ma = np.array([[[0.5, 0.1], [-0.2, 0.3]]]), np.array([[[2.0, 0.4], [0.3, 0.5]]])
+    sigma = np.array([[1.0, 0.3], [0.3, 2.0]])
+    changed, variance = reflect(ar, ma, sigma)
+    assert abs(np.linalg.eigvals(changed[0])).max() < 1
+    np.testing.assert_allclose(
+        autocovariances(ar, ma, sigma, 6), autocovariances(ar, changed, variance, 6), rtol=1e-9, atol=1e-12
+    )
+
+
+def test_models_that_are_not_invertible_are_refused_or_reflected_and_told() -> None:
+    with pytest.raises(ValueError, match=r"not invertible: .* has modulus 2, .* noninvertible='reflect'"):
+        from_arma([0.5], [2.0])
+    with pytest.warns(UserWarning, match=r"was reflected; the errors of this model have 4 times the variance"):
+        layer = from_arma([0.5], [2.0], noninvertible="reflect")
+    assert to_arma(layer).ma == pytest.approx([0.5])
+    with pytest.raises(ValueError, match="root on the unit circle"):
+        from_arma([0.5], [-1.0], noninvertible="reflect")
+    changed, variance = reflect([], [0.5])
+    assert (changed, variance) == (0.5, 1)  # nothing to do
+
+
+def test_any_linear_layer_is_an_arma_model() -> None:
+    layer = ParaRNN(1, 4, nonlinearity="linear", aggregate=nn.Linear(4, 1), dtype=torch.float64)
+    layer.aggregate.double()
+    found = to_arma(layer)
+    series = some_series()[:, 0]
+    ours = layer(torch.from_numpy(series)[:, None])[0][:, 0].detach().numpy()
+    again = from_arma(*found)(torch.from_numpy(series)[:, None])[0][:, 0].detach().numpy()
+    # The layer starts from zeros; the model, from its own rest: that is forgotten.
+    np.testing.assert_allclose(ours[100:], again[100:], rtol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: from_arma([[0.5, 0.2]]), r"ar: expected coefficients \(p,\) of one series or matrices"),
+        (lambda: from_arma([np.nan]), "ar holds values that are not finite"),
+        (lambda: from_arma(np.zeros((1, 2, 2)), np.zeros((1, 3, 3))), "ar is of 2 series and ma of 3"),
+        (lambda: from_arma([0.5], mean=[1, 2]), "mean: expected one number or 1, got 2"),
+        (lambda: from_arma([0.5], noninvertible="ignore"), "noninvertible is one of 'refuse', 'reflect', got 'ignore'"),
+        (lambda: to_arma(ParaRNN(1, 4)), "expected nonlinearity='linear'"),
+        (lambda: to_arma(ParaRNN(1, 4, 2, "linear")), "expected one layer"),
+        (lambda: to_arma(ParaRNN(1, 4, nonlinearity="linear")), "1 inputs and 4 outputs"),
+        (lambda: to_arma(ParaGRU(1, 4)), "expected a ParaRNN with nonlinearity='linear', got ParaGRU"),
+    ],
+)
+def test_what_is_no_such_model_is_refused(call: Any, message: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=message):
+        call()
+
+
+def test_a_unit_root_with_a_drift_has_no_mean() -> None:
+    layer = from_arma([1.0], [-0.5])
+    with torch.no_grad():
+        layer.bias_ih_l0.fill_(1.0)
+    with pytest.raises(ValueError, match="have no mean"):
+        to_arma(layer)
