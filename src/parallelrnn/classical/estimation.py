@@ -30,7 +30,7 @@ class ARMA:
     >>> flow = nile.load_pandas().data["volume"]
     >>> fitted = ARMA(1, 1).fit(flow)
     >>> fitted.coefficients.ar.round(2).tolist()
-    [0.86]
+    [0.89]
     """
 
     def __init__(self, p: int, q: int, *, mean: bool = True) -> None:
