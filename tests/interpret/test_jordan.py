@@ -86,7 +86,7 @@ def test_what_is_planted_is_found(structure: list[tuple[int, complex]], dtype: t
             assert real_jordan(matrix, tol=tol).labels == found.labels
 
 
-@pytest.mark.parametrize("size", [12, 13, 16, 24, 64])
+@pytest.mark.parametrize("size", [12, 13, 16, 24, pytest.param(64, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("value", [0.0, 0.5])
 def test_long_chains(size: int, value: float) -> None:
     """A line of delays, which is the memory of an autoregression; its eigenvectors are one and the same."""
