@@ -30,7 +30,7 @@ class _ConditionalARMA(SARIMAX):  # type: ignore[misc]
     def update(self, params: Any, **more: Any) -> None:
         updated = super().update(params, **more)
         ar, selection = self["transition"][:, 0], self["selection"]
-        known = (self.given - updated[0])[::-1]
+        known = (self.given - updated[0])[::-1][: self.order[0]]
         start = np.array(
             [ar[ahead : len(known)] @ known[: max(0, len(known) - ahead)] for ahead in range(self.k_states)]
         )

@@ -104,6 +104,46 @@ def test_features_are_ma_roots_and_modes_ar_roots() -> None:
     assert (wave.modulus, wave.period) == (pytest.approx(0.95), pytest.approx(2 * np.pi / 0.3))
 
 
+def seasonal(season: int, first: float, other: float) -> Array:
+    """Coefficients of (1 + first L) (1 + other L^season), without the leading one."""
+    return np.convolve([1, first], [1, *np.zeros(season - 1), other])[1:]
+
+
+@pytest.mark.parametrize("season", [12, 24, 52])
+def test_long_seasons_there_and_back(season: int) -> None:
+    """Their polynomials have dozens of roots near the unit circle, which multiply to huge numbers in a bad order."""
+    ar, ma = -seasonal(season, -0.5, -0.4), seasonal(season, 0.3, 0.5)
+    found = to_arma(from_arma(ar, ma))
+    np.testing.assert_allclose(found.ar, ar, atol=1e-10)
+    np.testing.assert_allclose(found.ma, ma, atol=1e-10)
+
+
+def zeros_of(layer: ParaRNN) -> int:
+    """Eigenvalues that are zero: alone, or in a line of delays."""
+    features = recurrence_features(layer)
+    return features.nullity + sum(feature.order for feature in features if feature.eigenvalue == 0)
+
+
+@pytest.mark.parametrize("p", [2, 4, 13])
+def test_what_an_autoregression_has_more_terms_is_forgotten_at_once(p: int) -> None:
+    layer = from_arma([0.9 / p] * p, [0.5])
+    (feature,) = (feature for feature in recurrence_features(layer) if feature.eigenvalue != 0)
+    assert feature.eigenvalue == pytest.approx(-0.5)
+    assert zeros_of(layer) == p - 1
+
+
+def test_features_and_modes_of_several_series() -> None:
+    random = np.random.default_rng(0)
+    ar, ma = random.uniform(-0.3, 0.3, (2, 2, 2)), random.uniform(-0.4, 0.4, (1, 2, 2))
+    layer = from_arma(ar, ma)
+    nonzero = [feature for feature in recurrence_features(layer) if feature.eigenvalue != 0]
+    np.testing.assert_allclose(eigenvalues(nonzero), np.sort_complex(np.linalg.eigvals(-ma[0]) + 0j), atol=1e-9)
+    assert zeros_of(layer) == 2
+    companion = np.block([[ar[0], ar[1]], [np.eye(2), np.zeros((2, 2))]])
+    expected = np.sort_complex(np.linalg.eigvals(companion) + 0j)
+    np.testing.assert_allclose(eigenvalues(forecast_modes(layer)), expected, atol=1e-9)
+
+
 @pytest.mark.parametrize(
     ("ma", "sizes"),
     [
@@ -156,21 +196,53 @@ def test_models_that_are_not_invertible_are_refused_or_reflected_and_told() -> N
     with pytest.warns(UserWarning, match=r"was reflected; the errors of this model have 4 times the variance"):
         layer = from_arma([0.5], [2.0], noninvertible="reflect")
     assert to_arma(layer).ma == pytest.approx([0.5])
+    with pytest.raises(ValueError, match=r"give from_arma what reflect\(ar, ma, covariance\) returns"):
+        from_arma(ma=[[[2.0, 0.0], [0.0, 0.5]]], noninvertible="reflect")
+    for wrong in (-1.0, [[1.0, 2.0], [2.0, 1.0]]):
+        with pytest.raises(ValueError, match="covariance: expected a positive definite matrix"):
+            reflect([], [2.0], wrong)
     with pytest.raises(ValueError, match="root on the unit circle"):
         from_arma([0.5], [-1.0], noninvertible="reflect")
     changed, variance = reflect([], [0.5])
     assert (changed, variance) == (0.5, 1)  # nothing to do
 
 
-def test_any_linear_layer_is_an_arma_model() -> None:
-    layer = ParaRNN(1, 4, nonlinearity="linear", aggregate=nn.Linear(4, 1), dtype=torch.float64)
-    layer.aggregate.double()
+@pytest.mark.parametrize(
+    ("channels", "units", "options"),
+    [
+        (1, 4, {}),
+        (1, 32, {"form": "polar"}),
+        (2, 6, {}),
+        (3, 8, {"batch_first": True}),
+        (2, 4, {"block_size": [3, 1]}),
+    ],
+    ids=str,
+)
+def test_any_linear_layer_is_an_arma_model(channels: int, units: int, options: Any) -> None:
+    aggregate = nn.Linear(units, channels, dtype=torch.float64)
+    layer = ParaRNN(channels, units, nonlinearity="linear", aggregate=aggregate, dtype=torch.float64, **options)
+    if "block_size" in options:  # two series that have nothing to do with each other, of three states and of one
+        with torch.no_grad():
+            layer.weight_ih_l0[:3, 1] = layer.weight_ih_l0[3:, 0] = 0
+            aggregate.weight[0, 3:] = aggregate.weight[1, :3] = 0
+    for bias in (layer.bias_ih_l0, layer.bias_hh_l0, aggregate.bias):
+        nn.init.zeros_(bias)  # so that its rest is where it starts
     found = to_arma(layer)
-    series = some_series()[:, 0]
-    ours = layer(torch.from_numpy(series)[:, None])[0][:, 0].detach().numpy()
-    again = from_arma(*found)(torch.from_numpy(series)[:, None])[0][:, 0].detach().numpy()
-    # The layer starts from zeros; the model, from its own rest: that is forgotten.
-    np.testing.assert_allclose(ours[100:], again[100:], rtol=1e-8)
+    series = torch.from_numpy(some_series(size=channels))[:, None]
+    ours = layer(series.transpose(0, 1) if layer.batch_first else series)[0].detach().numpy().reshape(200, channels)
+    ma, ar = np.reshape(found.ma, (-1, channels, channels)), np.reshape(found.ar, (-1, channels, channels))
+    values, errors, forecasts = series[:, 0].numpy(), [], []
+    for t, value in enumerate(values):  # the equation of the model, step by step
+        past = [ar[i] @ values[t - 1 - i] for i in range(min(t, len(ar)))]
+        past += [ma[j] @ errors[t - 1 - j] for j in range(min(t, len(ma)))]
+        forecasts.append(np.sum(past, axis=0) if past else np.zeros(channels))
+        errors.append(value - forecasts[-1])
+    np.testing.assert_allclose(ours[:-1], forecasts[1:], atol=1e-8)
+
+
+def test_means_beside_unit_roots_are_known_to_rounding() -> None:
+    assert to_arma(from_arma([1.6, -0.6], [-0.3, 0.1], 1e9)).mean == pytest.approx(1e9)
+    assert to_arma(from_arma([1.0], [-0.3], 5.0).float()).mean == pytest.approx(5)
 
 
 @pytest.mark.parametrize(

@@ -62,10 +62,10 @@ def test_estimates_beside_those_of_statsmodels(name: str) -> None:
     fitted = ARMA(p, q).fit(series)
     model = conditional_arma(series, p, q, p)
     assert fitted.log_likelihood == pytest.approx(model.loglike([*fitted.params, fitted.variance]), abs=1e-8)
-    theirs = model.fit(start_params=[*fitted.params, fitted.variance], disp=0, cov_type="approx")
+    theirs = model.fit(disp=0, cov_type="approx")
     assert fitted.log_likelihood > theirs.llf - 1e-6
     # At a maximum the likelihood is flat, so their search stops this near to it, in standard errors.
-    np.testing.assert_allclose((fitted.params - theirs.params[:-1]) / theirs.bse[:-1], 0, atol=0.02)
+    np.testing.assert_allclose((fitted.params - theirs.params[:-1]) / theirs.bse[:-1], 0, atol=0.05)
     np.testing.assert_allclose(fitted.standard_errors, theirs.bse[:-1], rtol=0.05)  # theirs, by differences of values
     # Their exact likelihood, of a stationary start, has its maximum elsewhere, but not by much.
     exact = ARIMA(series, order=(p, 0, q)).fit(start_params=[*fitted.params, fitted.variance])
@@ -73,7 +73,7 @@ def test_estimates_beside_those_of_statsmodels(name: str) -> None:
 
 
 def test_it_finds_the_maximum_from_its_own_starts() -> None:
-    """Of a hundred random starts of statsmodels' optimiser on a hard series, none gets higher."""
+    """Of thirty random starts on a hard series, none gets higher."""
     series, p, q = series_of("ARMA(2, 2), a long wave")
     fitted = ARMA(p, q).fit(series)
     problem = OneStepErrors((series - series.mean()) / series.std(), p, q, True)
@@ -143,6 +143,24 @@ def test_neither_scale_nor_level_matters() -> None:
     assert other.standard_errors[0] == pytest.approx(1e6 * one.standard_errors[0], rel=1e-4)
 
 
+def test_as_much_given_makes_orders_comparable() -> None:
+    series, _, _ = series_of("AR(1)")
+    given = ARMA(1, 1).fit(series, given=6)
+    model = conditional_arma(series, 1, 1, 6)
+    assert given.log_likelihood == pytest.approx(model.loglike([*given.params, given.variance]), abs=1e-8)
+    nested = [ARMA(p, 0).fit(series, given=6).log_likelihood for p in range(7)]
+    assert nested == sorted(nested)  # more terms explain the same values no worse
+    assert "500 values, the first 6 of them given" in " ".join(str(given.summary()).split())
+
+
+def test_estimates_at_the_edge_have_no_standard_errors() -> None:
+    series = np.diff(np.random.default_rng(1).standard_normal(60))  # differenced for nothing
+    with pytest.warns(UserWarning, match="ma at the edge of the stationary and invertible models"):
+        fitted = ARMA(0, 1).fit(series)
+    assert fitted.coefficients.ma[0] == pytest.approx(-1, abs=1e-4)
+    assert np.isnan(fitted.standard_errors).all()
+
+
 def test_a_unit_root_is_told_of() -> None:
     with pytest.warns(UserWarning, match="has not come to its end"):
         ARMA(1, 0).fit(np.arange(9.0))
@@ -158,6 +176,13 @@ def test_a_unit_root_is_told_of() -> None:
         (lambda: ARMA(1, 1).fit(np.zeros((9, 2))), r"one series \(T,\), got the shape \(9, 2\)"),
         (lambda: ARMA(1, 1).fit([1.0, 2.0]), r"2 values, and an ARMA\(1, 1\) wants at least 8"),
         (lambda: ARMA(1, 1).fit([1.0] * 30), "does not vary"),
+        (lambda: ARMA(1, 1).fit(np.arange(30.0) * 1e200), "values of the size 3e\\+201"),
+        (lambda: ARMA(1, 1).fit(np.ma.masked_less(np.arange(30.0), 2)), "2 values that are not finite"),
+        (
+            lambda: ARMA(2, 1).fit(np.arange(30.0), given=1),
+            "given: expected a whole number of values, 2 or more, got 1",
+        ),
+        (lambda: ARMA(1, 0).fit(simulated("AR(1)")).forecast(2, level=0.95), "95, not 0.95"),
         (lambda: ARMA(1, 0).fit(simulated("AR(1)")).forecast(0), "steps: expected a whole number above zero"),
         (lambda: ARMA(1, 0).fit(simulated("AR(1)")).forecast(2, level=0), "level is in per cent"),
     ],

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
@@ -46,7 +47,8 @@ def from_arma(
         Of the series, (n,) or one number.
     noninvertible
         What to do with a moving average that is not invertible, so that past errors cannot be had from past values:
-        "refuse" it, or "reflect" its roots to the other side of the unit circle (see `reflect`), which is told.
+        "refuse" it, or, of one series, "reflect" its roots to the other side of the unit circle (see `reflect`), which
+        is told.
 
     Examples
     --------
@@ -66,10 +68,15 @@ def from_arma(
                 "forecasts from past values need it below 1; noninvertible='reflect' takes the invertible model with "
                 "the same autocovariances"
             )
+        if len(arrays[2]) > 1:
+            raise ValueError(
+                "the moving average of several series is reflected in a way that depends on the covariance of their "
+                "errors; give from_arma what reflect(ar, ma, covariance) returns"
+            )
         changed, variance = reflect(*arrays[:2])
         warnings.warn(
             f"the moving average was not invertible (an inverse root of modulus {radius:.4g}) and was reflected; the "
-            f"errors of this model have {variance.trace() / len(variance):.4g} times the variance",
+            f"errors of this model have {variance.item():.4g} times the variance",
             stacklevel=2,
         )
         model = Innovations.of_coefficients(arrays[0], changed, arrays[2])
@@ -80,44 +87,52 @@ def to_arma(layer: ParaRNN) -> ArmaCoefficients:
     """The ARMA or VARMA model that a linear ParaRNN is, whose output is the forecast of its next input.
 
     The characteristic polynomial of its recurrent matrix is the moving average (for several series, what combination of
-    C W^(m-1), ..., C is C W^m, with m the number of states for each series); with what an input adds to the forecasts
-    after it, this gives the autoregressive side. Coefficients at the end that are zero but for rounding are left out.
+    C W^(m-1), ..., C is C W^m, for the least m that has one); with what an input adds to the forecasts after it, this
+    gives the autoregressive side. Coefficients at the end that are zero but for rounding are left out.
     For several series coefficients are not unique; those that `from_arma` was given come back.
     """
     model = Innovations.of_layer(layer)
     size, states = model.readout.shape
-    order = -(-states // size)
     powers = [model.readout]  # C W^i
-    for _ in range(order):
+    for _ in range(states):
         powers.append(powers[-1] @ model.recurrent)
-    ma = _moving_average(powers) if size > 1 else _characteristic([block.matrix for block in layer.recurrent_blocks()])
+    ma = _characteristic([block.matrix for block in layer.recurrent_blocks()]) if size == 1 else _moving_average(powers)
+    order = len(ma)
     responses = [power @ model.gain for power in powers[:order]]  # of forecasts, to an input 1, 2, ... steps before
     ar = -ma
     for lag in range(order):
         ar[lag] += responses[lag] + sum(ma[i] @ responses[lag - 1 - i] for i in range(lag))
-    ar, ma, mean = _without_zeros(ar), _without_zeros(ma), _mean_of(model)
+    ar, ma, mean = _without_zeros(ar), _without_zeros(ma), _mean_of(model, torch.finfo(layer.weight_ih_l0.dtype).eps)
     if size > 1:
         return ArmaCoefficients(ar, ma, mean)
     return ArmaCoefficients(ar[:, 0, 0], ma[:, 0, 0], float(mean[0]))
 
 
 def _characteristic(blocks: Sequence[Tensor]) -> Array:
-    """Of all blocks together, without the leading one, (d, 1, 1): block by block, which hardly rounds."""
-    polynomial = np.ones(1)
-    for block in blocks:
-        polynomial = np.convolve(polynomial, np.poly(block.detach().cpu().double().numpy()))
-    return polynomial[1:, None, None]
+    """Of all blocks together, without the leading one, (d, 1, 1)."""
+    left = np.concatenate([np.linalg.eigvals(block.detach().cpu().double().numpy()) for block in blocks])
+    polynomial, chosen = np.ones(1, complex), int(abs(left).argmax())
+    distance = np.zeros(len(left))  # the logarithm of the product of distances to those that were taken
+    # Roots that lie far from all before them come first (Leja's order): else numbers in between grow beyond all digits.
+    while len(left):
+        root = left[chosen]
+        polynomial = np.convolve(polynomial, [1, -root])
+        left, distance = np.delete(left, chosen), np.delete(distance, chosen)
+        distance = distance + np.log(np.maximum(abs(left - root), np.finfo(np.float64).tiny))
+        chosen = int(distance.argmax()) if len(left) else 0
+    return polynomial.real[1:, None, None]
 
 
 def _moving_average(powers: Sequence[Array]) -> Array:
-    """ma (m, n, n) with C W^m = - sum_i ma_i C W^(m-i), from C, C W, ..., C W^m."""
-    *lower, last = powers
-    size = len(last)
-    stacked = np.concatenate(lower[::-1])
-    solved, *_ = np.linalg.lstsq(stacked.T, -last.T, rcond=None)
-    if abs(solved.T @ stacked + last).max() > 1e-8 * max(1.0, abs(last).max()):
-        raise ValueError("the states of this layer cannot be told apart by its forecasts; it is no VARMA model")
-    found: Array = solved.T.reshape(size, len(lower), size).transpose(1, 0, 2)
+    """ma (m, n, n) with C W^m = - sum_i ma_i C W^(m-i), from C, C W, C W^2, ..., for the least such m."""
+    size, states = powers[0].shape
+    for order in range(-(-states // size), states + 1):
+        stacked, last = np.concatenate(powers[:order][::-1]), powers[order]
+        solved, *_ = np.linalg.lstsq(stacked.T, -last.T, rcond=None)
+        missed = abs(solved.T @ stacked + last).max()
+        if order == states or missed <= 1e-10 * max(abs(power).max() for power in powers[: order + 1]):
+            break
+    found: Array = solved.T.reshape(size, order, size).transpose(1, 0, 2)
     return found
 
 
@@ -132,7 +147,9 @@ def reflect(ar: ArrayLike, ma: ArrayLike, covariance: ArrayLike | None = None) -
     is_one = np.ndim(ar) < 3 and np.ndim(ma) < 3
     ar, ma, _ = _as_matrices(ar, ma, 0.0)
     size = ar.shape[1]
-    sigma = np.eye(size) if covariance is None else np.asarray(covariance, dtype=np.float64).reshape(size, size)
+    sigma = np.eye(size) if covariance is None else np.atleast_2d(np.asarray(covariance, dtype=np.float64))
+    if sigma.shape != (size, size) or not np.allclose(sigma, sigma.T) or not np.linalg.eigvalsh(sigma).min() > 0:
+        raise ValueError(f"covariance: expected a positive definite matrix ({size}, {size}), got {covariance!r}")
     model = Innovations.of_coefficients(ar, ma, np.zeros(size))
     moduli = abs(np.linalg.eigvals(model.recurrent))
     if (abs(moduli - 1) < 1e-6).any():
@@ -167,7 +184,7 @@ def _as_matrices(ar: ArrayLike, ma: ArrayLike, mean: ArrayLike) -> tuple[Array, 
         if array.ndim != 3 or array.shape[1] != array.shape[2]:
             raise ValueError(
                 f"{name}: expected coefficients (p,) of one series or matrices (p, n, n) of n, got the shape "
-                f"{np.shape(value)}"
+                f"{np.shape(value)}; one matrix, of one lag, is given as [matrix]"
             )
         if not np.isfinite(array).all():
             raise ValueError(f"{name} holds values that are not finite")
@@ -189,12 +206,13 @@ def _without_zeros(coefficients: Array) -> Array:
     return coefficients[: len(there) - int(there[::-1].argmax())] if there.any() else coefficients[:0]
 
 
-def _mean_of(model: Innovations) -> Array:
-    """Where forecasts that come true stay as they are."""
+def _mean_of(model: Innovations, unit: float) -> Array:
+    """Where forecasts that come true stay as they are; `unit` is that of rounding in the weights."""
     drift = model.bias + model.gain @ model.level  # of the state, if the forecast is at its level
     moves = np.eye(len(drift)) - model.closed_loop
     state, *_ = np.linalg.lstsq(moves, drift, rcond=None)
-    if abs(moves @ state - drift).max() > 1e-8 * max(1.0, abs(drift).max()):
+    size = abs(model.bias).max() + (abs(model.gain) @ abs(model.level)).max()
+    if abs(moves @ state - drift).max() > 16 * len(drift) * unit * size:
         raise ValueError("this layer has a unit root and a drift, so its series have no mean")
     mean: Array = model.readout @ state + model.level
     return mean

@@ -19,6 +19,7 @@ from parallelrnn.nn import ParaRNN
 
 Array = NDArray[np.float64]
 _LEVEL = 95.0  # per cent, of intervals in a summary
+_EDGE = 1 - 1e-4  # an inverse root beyond is one of one, which the search does not reach
 
 
 class ARMA:
@@ -41,32 +42,40 @@ class ARMA:
         if not self.p + self.q + self.mean:
             raise ValueError("an ARMA(0, 0) without a mean has nothing to be estimated")
 
-    def fit(self, y: ArrayLike) -> ArmaFit:
-        """Maximise the Gaussian likelihood of what comes after the first p values, given them and no errors before.
+    def fit(self, y: ArrayLike, given: int | None = None) -> ArmaFit:
+        """Maximise the Gaussian likelihood of what comes after the first values, given them and no errors before.
 
-        That is least squares of the one-step errors. Coefficients are those of a stationary and invertible model: they
-        are searched for as partial autocorrelations, from three starts.
+        That is least squares of the one-step errors. The first p values are given, or as many more as are asked for:
+        likelihoods, AIC and BIC of models with different p compare only if the same number is given to all.
+        Coefficients are those of a stationary and invertible model: they are searched for as partial autocorrelations,
+        from three starts.
         """
         from scipy.optimize import least_squares
 
-        series = self._checked(y)
+        series = self._checked(y, given)
         middle, scale = float(series.mean()) if self.mean else 0.0, float(series.std())
-        problem = OneStepErrors((series - middle) / scale, self.p, self.q, self.mean)
+        problem = OneStepErrors((series - middle) / scale, self.p, self.q, self.mean, given)
         found = [least_squares(problem.errors, start, problem.jacobian, method="lm") for start in problem.starts()]
         # A search that goes on and on is on its way to a root on the unit circle, where errors are small by no merit.
         best = min([one for one in found if one.success] or found, key=lambda one: float(one.cost))
         if not best.success:
-            warnings.warn(f"the search for the best coefficients has not come to its end: {best.message}", stacklevel=2)
+            warnings.warn(
+                f"the search for the best coefficients has not come to its end, so there are no standard errors: "
+                f"{best.message}",
+                stacklevel=2,
+            )
         ar, ma, shift = problem.coefficients(best.x)
         errors = problem.errors(best.x)
         variance = float(errors @ errors) / len(errors)
         units = np.concatenate([np.full(int(self.mean), scale), np.ones(self.p + self.q)])
-        covariance = variance * _inverse(problem.curvature(ar, ma, shift)) * np.outer(units, units)
+        unknown = np.full((len(units), len(units)), np.nan)
+        inverse = _inverse(problem.curvature(ar, ma, shift), ar, ma) if best.success else unknown
+        covariance = variance * inverse * np.outer(units, units)
         coefficients = ArmaCoefficients(ar, ma, middle + scale * shift)
         return ArmaFit(coefficients, self.mean, variance * scale**2, covariance, errors * scale, series)
 
-    def _checked(self, y: ArrayLike) -> Array:
-        series = np.asarray(y, dtype=np.float64)
+    def _checked(self, y: ArrayLike, given: int | None) -> Array:
+        series = np.asarray(np.ma.filled(np.ma.asarray(y, dtype=np.float64), np.nan))
         if series.ndim == 2 and series.shape[1] == 1:
             series = series[:, 0]
         if series.ndim != 1:
@@ -76,11 +85,15 @@ class ARMA:
             raise ValueError(
                 f"y holds {len(wrong)} values that are not finite, the first at {wrong[0]}; fill them first"
             )
-        least = 2 * (self.p + self.q + self.mean) + 2
+        if given is not None and (isinstance(given, bool) or not isinstance(given, int) or given < self.p):
+            raise ValueError(f"given: expected a whole number of values, {self.p} or more, got {given!r}")
+        least = 2 * (self.p + self.q + self.mean) + 2 + max(0, (given or 0) - self.p)
         if len(series) < least:
             raise ValueError(f"y has {len(series)} values, and an ARMA({self.p}, {self.q}) wants at least {least}")
-        if series.std() <= 1e-12 * abs(series).max():
+        if np.ptp(series) <= 1e-12 * abs(series).max():
             raise ValueError("y does not vary, so there is nothing to fit")
+        if not 1e-100 < abs(series).max() < 1e100:
+            raise ValueError(f"y has values of the size {abs(series).max():.0e}; give it in other units")
         return series
 
 
@@ -91,10 +104,9 @@ class ArmaFit:
     coefficients: ArmaCoefficients
     has_mean: bool  # that was estimated
     variance: float  # of the errors
-    covariance: Array = field(
-        repr=False
-    )  # of the estimates, by the curvature of the likelihood; in the order of `names`
-    errors: Array = field(repr=False)  # (T - p,), one step ahead
+    # Of the estimates, by the curvature of the likelihood; in the order of `names`.
+    covariance: Array = field(repr=False)
+    errors: Array = field(repr=False)  # (T - given,), one step ahead
     series: Array = field(repr=False)  # (T,)
 
     @property
@@ -117,12 +129,12 @@ class ArmaFit:
 
     @property
     def log_likelihood(self) -> float:
-        """Gaussian, given the first p values and no errors before."""
+        """Gaussian, given the first values and no errors before."""
         return -len(self.errors) / 2 * (math.log(2 * math.pi * self.variance) + 1)
 
     @property
     def aic(self) -> float:
-        """Akaike's information criterion; the variance counts as an estimate."""
+        """Akaike's information criterion; the variance counts as an estimate. It compares where as much is given."""
         return 2 * (len(self.names) + 1) - 2 * self.log_likelihood
 
     @property
@@ -151,8 +163,8 @@ class ArmaFit:
 
         if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 1:
             raise ValueError(f"steps: expected a whole number above zero, got {steps!r}")
-        if not 0 < level < 100:
-            raise ValueError(f"level is in per cent, above 0 and below 100, got {level!r}")
+        if not 1 <= level < 100:
+            raise ValueError(f"level is in per cent, from 1 to below 100 (95, not 0.95), got {level!r}")
         ar, ma, mean = self.coefficients
         model = Innovations.of_coefficients(ar[:, None, None], ma[:, None, None], np.zeros(1))
         # What is known so far of the values 1, 2, ... steps ahead.
@@ -183,8 +195,8 @@ class ArmaFit:
         rows.append(("variance", f"{self.variance:.4g}", "", "", "", "", ""))
         ar, ma, _ = self.coefficients
         notes = [
-            f"{len(self.series)} values, the first {len(ar)} of them given; conditional log likelihood "
-            f"{self.log_likelihood:.2f}, AIC {self.aic:.2f}, BIC {self.bic:.2f}."
+            f"{len(self.series)} values, the first {len(self.series) - len(self.errors)} of them given; conditional "
+            f"log likelihood {self.log_likelihood:.2f}, AIC {self.aic:.2f}, BIC {self.bic:.2f}."
         ]
         columns = ("", "estimate", "standard error", "z", "P>|z|", "2.5 %", "97.5 %")
         return Display(f"ARMA({len(ar)}, {len(ma)})", columns, rows, notes).text()
@@ -200,16 +212,24 @@ class ArmaForecast:
     level: float  # per cent
 
 
-def _inverse(curvature: Array) -> Array:
-    """Of the curvature at a minimum; nothing but NaN where it is none."""
-    if np.linalg.eigvalsh(curvature).min() <= 0:
+def _inverse(curvature: Array, ar: Array, ma: Array) -> Array:
+    """Of the curvature at a minimum; nothing but NaN where it is none, or at the edge of all models."""
+    radii = {"ar": _largest_root(ar), "ma": _largest_root(-ma)}
+    edges = [side for side, radius in radii.items() if radius > _EDGE]
+    if edges or np.linalg.eigvalsh(curvature).min() <= 0:
+        where = f"{' and '.join(edges)} at the edge of" if edges else "the likelihood has no maximum within"
         warnings.warn(
-            "the likelihood has no maximum within the stationary and invertible models, so there are no standard "
-            "errors; use fewer terms, or difference the series",
+            f"{where} the stationary and invertible models, so there are no standard errors; use fewer terms, or "
+            "difference the series",
             stacklevel=3,
         )
         return np.full_like(curvature, np.nan)
     return np.linalg.inv(curvature).astype(np.float64)
+
+
+def _largest_root(coefficients: Array) -> float:
+    """The largest modulus of an inverse root of 1 - sum_i c_i z^i."""
+    return float(abs(np.roots([1.0, *-coefficients])).max(initial=0.0))
 
 
 def _known(coefficients: Array, past: Array, steps: int) -> Array:

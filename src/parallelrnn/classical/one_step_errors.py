@@ -23,8 +23,9 @@ _DIFFERENCE = 1e-5  # in coefficients, about the cube root of rounding
 class OneStepErrors:
     """The one-step errors of a series as a function of free parameters: the mean, and partial autocorrelations."""
 
-    def __init__(self, series: Array, p: int, q: int, mean: bool) -> None:
+    def __init__(self, series: Array, p: int, q: int, mean: bool, given: int | None = None) -> None:
         self.series, self.p, self.q, self.mean = series, p, q, mean
+        self.given = p if given is None else given  # values that are not explained, p or more
 
     def coefficients(self, free: Array) -> tuple[Array, Array, float]:
         """ar, ma and the mean."""
@@ -32,11 +33,11 @@ class OneStepErrors:
         return from_partials(ar)[0], -from_partials(ma)[0], shift
 
     def errors(self, free: Array) -> Array:
-        """(T - p,)."""
+        """(T - given,)."""
         return self.sensitivities(*self.coefficients(free))[0]
 
     def jacobian(self, free: Array) -> Array:
-        """Of the errors, (T, parameters)."""
+        """Of the errors, (T - given, parameters)."""
         _, slopes = self.sensitivities(*self.coefficients(free))
         _, ar, ma = self._split(free)
         chain = [np.eye(int(self.mean)), from_partials(ar)[1], -from_partials(ma)[1]]
@@ -45,14 +46,14 @@ class OneStepErrors:
         )
 
     def sensitivities(self, ar: Array, ma: Array, shift: float) -> tuple[Array, Array]:
-        """The errors and their slopes (T - p, parameters) in the mean, ar and ma.
+        """The errors and their slopes (T - given, parameters) in the mean, ar and ma.
 
         Errors are what the moving average makes of what the autoregression leaves; slopes, what it makes of other
         inputs.
         """
         centred = self.series - shift
-        past = _lagged(centred, self.p)[self.p :]
-        errors = _errors(centred[self.p :] - past @ ar, ma)
+        past = _lagged(centred, self.p)[self.given :]
+        errors = _errors(centred[self.given :] - past @ ar, ma)
         level = np.full((len(errors), int(self.mean)), 1 - ar.sum())
         drives = np.concatenate([level, past, _lagged(errors, self.q)], axis=1)
         return errors, -_errors(drives, ma)

@@ -70,24 +70,40 @@ class _SchurForm:
             raise ValueError("the recurrent matrix has entries that are not finite; has its training diverged?")
         self.form, self.basis = schur(np.asarray(matrix, dtype=np.float64), output="real")
         self.pieces = _pieces(self.form)
-        _tell_apart(self.pieces, self.form)
 
     def blocks(self, groups: list[list[_Piece]]) -> BlockDiagonalForm | None:
         """One block for each group of eigenvalues; None if LAPACK cannot tell them apart."""
         from scipy.linalg.lapack import dtrsen
 
+        places = [[position for piece in group for position in piece.positions] for group in groups]
+        moves = self._told_apart(groups)
+        moved = self.form.copy()
+        for place, move in zip(places, moves, strict=True):
+            moved[place, place] += move
         columns, blocks = [], []
-        for chosen in groups:
+        for place, move in zip(places, moves, strict=True):
             selected = np.zeros(len(self.form), dtype=np.int32)
-            selected[[position for piece in chosen for position in piece.positions]] = 1
-            reordered, vectors, *_, info = dtrsen(selected, self.form, self.basis, job="N")
-            size = int(selected.sum())
+            selected[place] = 1
+            reordered, vectors, *_, info = dtrsen(selected, moved, self.basis, job="N")
             if info != 0:
                 return None
-            columns.append(vectors[:, :size])
-            blocks.append(reordered[:size, :size])
+            columns.append(vectors[:, : len(place)])
+            blocks.append(reordered[: len(place), : len(place)] - move * np.eye(len(place)))
         transform = np.concatenate(columns, axis=1)
         return BlockDiagonalForm(transform, tuple(blocks), float(np.linalg.cond(transform)))
+
+    def _told_apart(self, groups: list[list[_Piece]]) -> list[float]:
+        """How far each group is moved, a few units of rounding, if eigenvalues of several groups are equal.
+
+        LAPACK exchanges equal eigenvalues by doing nothing, and would give two blocks the same subspace where the
+        matrix has one for each (the identity, say).
+        """
+        unit = 16 * np.finfo(np.float64).eps * (np.linalg.norm(self.form, 2) or 1.0)
+        owner = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
+        equal = _distances([piece for group in groups for piece in group]) <= len(owner) * unit
+        equal &= owner[:, None] != owner
+        touched = {int(one) for one in owner[equal.any(axis=1)]}
+        return [index * unit if index in touched else 0.0 for index in range(len(groups))]
 
 
 def _inseparable(sizes: tuple[int, ...]) -> str:
@@ -111,19 +127,6 @@ def _pieces(schur_form: Array) -> list[_Piece]:
             pieces.append(_Piece(complex(schur_form[position, position], imaginary), (position, position + 1)))
             position += 2
     return pieces
-
-
-def _tell_apart(pieces: list[_Piece], schur_form: Array) -> None:
-    """Move equal eigenvalues apart by a few units of rounding, about the error of the Schur form itself.
-
-    LAPACK exchanges equal eigenvalues by doing nothing, and would give two blocks the same subspace where the matrix
-    has one for each (the identity, say).
-    """
-    unit = 16 * np.finfo(np.float64).eps * (np.linalg.norm(schur_form, 2) or 1.0)
-    equal = _distances(pieces) <= len(pieces) * unit
-    for index in np.flatnonzero(equal.any(axis=1)):
-        positions = pieces[index].positions
-        schur_form[positions, positions] += index * unit
 
 
 def _distances(pieces: list[_Piece]) -> Array:
