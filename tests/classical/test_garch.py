@@ -1,0 +1,374 @@
+from __future__ import annotations
+
+import math
+from functools import cache
+from importlib import import_module
+
+import numpy as np
+import pytest
+import torch
+from arch import arch_model, univariate
+from arch.univariate.base import ARCHModelResult
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from statsmodels.tools.numdiff import approx_fprime, approx_hess3
+
+from parallelrnn import ParaRNN, forecast_modes, recurrence_features
+from parallelrnn.classical.garch import (
+    GarchCoefficients,
+    backcast,
+    backcast_state,
+    from_garch,
+    to_garch,
+    variance_forecast,
+    variance_path,
+)
+from parallelrnn.classical.garch_estimation import GARCH, GarchFit, _GarchLikelihood
+
+Array = NDArray[np.float64]
+
+MODELS = [
+    (0.1, [0.1], [0.8]),
+    (0.02, [0.05, 0.1], [0.7]),
+    (0.02, [0.1], [0.3, 0.5]),
+    (0.02, [0.0, 0.2], [0.0, 0.0, 0.7]),  # a damped wave in the memory
+    (0.5, [0.2, 0.1, 0.05, 0.1], []),  # ARCH
+    (0.01, [0.1], [0.9]),  # integrated
+    (1e-7, [0.15, 0.02, 0.03], [0.2, 0.5]),
+]
+
+
+@cache
+def market(name: str, steps: int = 1500) -> Array:
+    """Daily returns in per cent that `arch` ships."""
+    prices = import_module(f"arch.data.{name}").load().dropna()
+    column = prices["DCOILWTICO" if name == "wti" else "Adj Close"]
+    returns: Array = 100 * column.pct_change().dropna().to_numpy()[-steps:]
+    return returns
+
+
+@cache
+def arch_fit(name: str, p: int, q: int, mean: str = "Constant") -> ARCHModelResult:
+    return arch_model(market(name), mean=mean, p=p, q=q, rescale=False).fit(disp="off")
+
+
+@cache
+def our_fit(name: str, p: int, q: int, mean: bool = True) -> GarchFit:
+    return GARCH(p, q, mean=mean).fit(market(name))
+
+
+def simulated(omega: float, alpha: float, beta: float, steps: int, seed: int = 0) -> Array:
+    noise = np.random.default_rng(seed).standard_normal(steps + 200)
+    errors, variance = np.zeros(steps + 200), 1.0
+    for t in range(steps + 200):
+        variance = omega + alpha * errors[t - 1] ** 2 + beta * variance
+        errors[t] = noise[t] * math.sqrt(variance)
+    return errors[200:]
+
+
+def arch_path(omega: float, alpha: list[float], beta: list[float], errors: Array, level: float) -> Array:
+    """By the recursion of `arch`, without its bounds on variances, which are there for the sake of its search."""
+    model = univariate.GARCH(len(alpha), 0, len(beta))
+    bounds = np.tile([0.0, np.inf], (len(errors), 1))
+    path: Array = model.compute_variance(np.array([omega, *alpha, *beta]), errors, np.zeros(len(errors)), level, bounds)
+    return path
+
+
+COEFFICIENTS = st.lists(st.floats(0, 0.5), max_size=3)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.floats(1e-8, 100), st.floats(0, 1), COEFFICIENTS, COEFFICIENTS)
+@example(0.1, 0.2, [], [0.5, 0.3])  # integrated
+def test_there_and_back(omega: float, first: float, later: list[float], beta: list[float]) -> None:
+    alpha = [first, *later]
+    beta = [one / max(1.0, sum(beta) / 0.98) for one in beta]
+    found = to_garch(from_garch(omega, alpha, beta))
+    for given_, back in ((alpha, found.alpha), (beta, found.beta)):
+        assert len(back) <= len(given_)  # zeros at the end are left out
+        np.testing.assert_allclose(np.pad(back, (0, len(given_) - len(back))), given_, atol=1e-10)
+    assert found.omega == pytest.approx(omega, rel=1e-10)
+
+
+@pytest.mark.parametrize("model", MODELS, ids=str)
+def test_the_path_is_that_of_arch(model: tuple[float, list[float], list[float]]) -> None:
+    errors = market("sp500") * 0.5
+    layer = from_garch(*model)
+    for level in (univariate.GARCH().backcast(errors), 3.0):
+        expected = arch_path(*model, errors, level)
+        np.testing.assert_allclose(variance_path(layer, errors, level), expected, rtol=1e-10)
+        output, _ = layer(torch.from_numpy(errors**2)[:, None], backcast_state(layer, level))  # of the next error
+        np.testing.assert_allclose(output[:-1, 0].detach().numpy(), expected[1:], rtol=1e-10)
+
+
+@pytest.mark.parametrize("steps", [1, 10, 75, 400])
+def test_the_time_before_the_first_error_is_that_of_arch(steps: int) -> None:
+    errors = market("wti")[:steps]
+    assert backcast(errors) == pytest.approx(univariate.GARCH().backcast(errors), rel=1e-12)
+    path = variance_path(from_garch(0.1, [0.1], [0.8]), errors)
+    np.testing.assert_allclose(
+        path, arch_path(0.1, [0.1], [0.8], errors, univariate.GARCH().backcast(errors)), rtol=1e-10
+    )
+
+
+def test_a_state_is_found_for_a_layer_in_other_coordinates() -> None:
+    layer, moved = (
+        from_garch(0.1, [0.1, 0.05], [0.5, 0.2]),
+        ParaRNN(
+            1,
+            2,
+            nonlinearity="linear",
+            block_size=2,
+            aggregate=torch.nn.Linear(2, 1, dtype=torch.float64),
+            dtype=torch.float64,
+        ),
+    )
+    turn = torch.tensor([[2.0, 1.0], [-1.0, 0.5]], dtype=torch.float64)
+    (block,), (target,) = layer.recurrent_blocks(), moved.recurrent_blocks()
+    with torch.no_grad():  # s' = turn s, and an output of which a part is in the aggregate's bias
+        target.matrix.copy_(turn @ block.matrix @ turn.inverse())
+        moved.weight_ih_l0.copy_(turn @ layer.weight_ih_l0)
+        moved.aggregate.weight.copy_(layer.aggregate.weight @ turn.inverse())
+        moved.aggregate.bias.fill_(0.05)
+        rest = torch.linalg.lstsq(moved.aggregate.weight, torch.tensor([[-0.05]], dtype=torch.float64)).solution[:, 0]
+        shifted = turn @ (layer.bias_ih_l0 + layer.bias_hh_l0) + rest - target.matrix @ rest
+        moved.bias_ih_l0.copy_(shifted)
+        moved.bias_hh_l0.zero_()
+    errors = market("nasdaq")
+    np.testing.assert_allclose(variance_path(moved, errors), variance_path(layer, errors), rtol=1e-10)
+    forecasts = variance_forecast(layer, errors, 10)
+    np.testing.assert_allclose(variance_forecast(moved, errors, 10), forecasts, rtol=1e-10)
+    assert to_garch(moved).omega == pytest.approx(0.1, rel=1e-10)
+
+
+def inverse_roots(coefficients: Array) -> list[float]:
+    """Moduli of the roots of z^m - c_1 z^(m-1) - ... that are not zero."""
+    moduli = abs(np.roots([1.0, *-np.asarray(coefficients)]))
+    return sorted(moduli[moduli > 1e-6])
+
+
+@pytest.mark.parametrize("model", [m for m in MODELS if m[2] != [0.9]], ids=str)
+def test_memory_is_beta_and_forecasts_are_alpha_and_beta(model: tuple[float, list[float], list[float]]) -> None:
+    omega, alpha, beta = model
+    order = max(len(alpha), len(beta))
+    both = np.pad(alpha, (0, order - len(alpha))) + np.pad(beta, (0, order - len(beta)))
+    layer = from_garch(*model)
+    for table, coefficients in ((recurrence_features(layer), beta), (forecast_modes(layer), both)):
+        found = sorted(row.modulus for row in table for _ in range(row.order * (1 + (row.kind == "C"))))
+        assert [one for one in found if one > 1e-6] == pytest.approx(inverse_roots(coefficients), rel=1e-7)
+    half_life = math.log(0.5) / math.log(inverse_roots(both)[-1])
+    assert GarchCoefficients(omega, *map(np.array, (alpha, beta))).half_life == pytest.approx(half_life, rel=1e-9)
+
+
+def test_forecasts_tend_to_the_unconditional_variance_at_the_pace_of_the_half_life() -> None:
+    coefficients = GarchCoefficients(0.05, np.array([0.1]), np.array([0.85]))
+    layer, errors = from_garch(*coefficients), simulated(0.05, 0.1, 0.85, 50)
+    assert coefficients.unconditional_variance == pytest.approx(1.0)
+    assert coefficients.half_life == pytest.approx(math.log(0.5) / math.log(0.95))
+    steps = 2 * round(coefficients.half_life)
+    forecasts = variance_forecast(layer, errors, 1 + steps)
+    assert (forecasts[-1] - 1) / (forecasts[0] - 1) == pytest.approx(0.95**steps, rel=1e-9)
+
+
+def test_without_mean_reversion_forecasts_grow_by_omega() -> None:
+    layer = from_garch(0.3, [0.25], [0.75])
+    coefficients = to_garch(layer)
+    assert coefficients.persistence == pytest.approx(1.0, abs=1e-12)
+    forecasts = variance_forecast(layer, simulated(0.05, 0.1, 0.85, 30), 40)
+    np.testing.assert_allclose(np.diff(forecasts), 0.3, rtol=1e-9)
+    for beta in ([0.9], [0.4, 0.5], [0.125, 0.25, 0.5], [0.125, 0.125, 0.5]):  # the last two round to just below one
+        integrated = GarchCoefficients(0.3, np.array([1 - sum(beta)]), np.array(beta))
+        assert integrated.half_life == integrated.unconditional_variance == math.inf
+    assert forecast_modes(layer)[0].modulus == 1.0
+
+
+@pytest.mark.parametrize("orders", [(1, 1), (2, 1), (1, 2), (2, 0)])
+@pytest.mark.parametrize("mean", [True, False])
+def test_the_likelihood_and_its_derivatives_are_those_of_archs(orders: tuple[int, int], mean: bool) -> None:
+    p, q = orders
+    returns = market("nasdaq", 400) / market("nasdaq", 400).std()
+    ours = _GarchLikelihood(returns - returns.mean() * mean, p, q, mean)
+    params = np.array([0.03] * mean + [0.1] + [0.2 / p] * p + [0.6 / max(1, q)] * q)
+    data = ours.returns[:, 0].numpy()
+    level = univariate.GARCH().backcast(data)
+
+    def terms(at: Array) -> Array:
+        errors = data - (at[0] if mean else 0.0)
+        omega, *rest = at[int(mean) :]
+        variances = arch_path(omega, rest[:p], rest[p:], errors, level)
+        densities: Array = univariate.Normal().loglikelihood([], errors, variances, individual=True)
+        return densities
+
+    point = torch.from_numpy(params).requires_grad_()
+    np.testing.assert_allclose(ours.terms(point).detach().numpy(), terms(params), rtol=1e-10)
+    scores = ours.scores(point)
+    # Central differences are exact to about eps^(2/3), beside the largest score of each parameter.
+    expected = approx_fprime(params, terms, centered=True)
+    np.testing.assert_allclose(
+        scores.detach().numpy() / abs(expected).max(0), expected / abs(expected).max(0), atol=1e-7
+    )
+    hessian = torch.stack([torch.autograd.grad(one, point, retain_graph=True)[0] for one in scores.sum(0)]).numpy()
+    numeric = approx_hess3(params, lambda at: terms(at).sum())
+    scale = np.sqrt(abs(np.outer(numeric.diagonal(), numeric.diagonal())))
+    np.testing.assert_allclose(hessian / scale, numeric / scale, atol=1e-5)  # eps^(1/2), and what second ones lose
+
+
+FITS = [("sp500", 1, 1), ("wti", 1, 1), ("wti", 2, 1), ("sp500", 1, 2), ("nasdaq", 2, 0)]
+
+
+@pytest.mark.parametrize("case", FITS, ids=str)
+def test_estimates_are_those_of_arch(case: tuple[str, int, int]) -> None:
+    ours, theirs = our_fit(*case), arch_fit(*case)
+    # Both search for one maximum; `arch` stops where it differs from ours by 1e-6 or less.
+    assert ours.log_likelihood >= theirs.loglikelihood - 1e-8
+    assert ours.log_likelihood == pytest.approx(theirs.loglikelihood, abs=1e-4)
+    errors = theirs.std_err.to_numpy()
+    np.testing.assert_allclose(ours.params / errors, theirs.params.to_numpy() / errors, atol=5e-3)
+    # Its derivatives are numeric (to about 1e-3), and it divides by T - 1.
+    np.testing.assert_allclose(ours.standard_errors, errors, rtol=5e-3)
+    assert ours.names[1:] == list(theirs.params.index[1:])
+    assert (ours.aic, ours.bic) == pytest.approx((theirs.aic, theirs.bic), abs=1e-3)
+
+
+def test_estimates_without_a_mean_are_those_of_arch() -> None:
+    ours, theirs = our_fit("sp500", 1, 1, mean=False), arch_fit("sp500", 1, 1, "Zero")
+    errors = theirs.std_err.to_numpy()
+    np.testing.assert_allclose(ours.params / errors, theirs.params.to_numpy() / errors, atol=5e-3)
+    np.testing.assert_allclose(ours.standard_errors, errors, rtol=5e-3)
+    assert (ours.mean, ours.names) == (0.0, ["omega", "alpha[1]", "beta[1]"])
+
+
+@pytest.mark.parametrize("case", [("sp500", 1, 1), ("sp500", 1, 2), ("wti", 2, 1)], ids=str)
+def test_variances_and_forecasts_of_a_fit_are_those_of_arch_with_its_parameters(case: tuple[str, int, int]) -> None:
+    name, p, q = case
+    ours = our_fit(*case)
+    theirs = arch_model(market(name), p=p, q=q, rescale=False).fix(ours.params)
+    np.testing.assert_allclose(ours.variance, theirs.conditional_volatility**2, rtol=1e-10)
+    np.testing.assert_allclose(ours.standardized, theirs.std_resid, rtol=1e-9, atol=1e-9)
+    assert ours.log_likelihood == pytest.approx(theirs.loglikelihood, rel=1e-12)
+    expected = theirs.forecast(horizon=20, method="analytic").variance.to_numpy()[-1]
+    np.testing.assert_allclose(ours.forecast(20), expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e5])
+def test_units_do_not_matter(scale: float) -> None:
+    returns = market("sp500")
+    one, other = our_fit("sp500", 1, 1), GARCH().fit(scale * returns)
+    units = np.array([scale, scale**2, 1.0, 1.0])
+    # Rounding of the returns moves the maximum by the root of it, where the likelihood is flat.
+    np.testing.assert_allclose(other.params / units, one.params, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(other.standard_errors / units, one.standard_errors, rtol=1e-6)
+    assert other.log_likelihood + len(returns) * math.log(scale) == pytest.approx(one.log_likelihood, rel=1e-10)
+
+
+def test_what_made_the_returns_is_found() -> None:
+    fitted = GARCH().fit(0.5 + simulated(0.05, 0.1, 0.85, 4000))
+    distance = (fitted.params - [0.5, 0.05, 0.1, 0.85]) / fitted.standard_errors
+    assert abs(distance).max() < 3.5  # of four: once in five hundred samples by chance
+    assert fitted.standard_errors[2:].max() < 0.03
+    assert fitted.unconditional_variance == pytest.approx(1.0, abs=0.3)
+    assert np.var(fitted.standardized) == pytest.approx(1.0, abs=0.1)
+    back = to_garch(fitted.layer)
+    np.testing.assert_allclose(np.concatenate([back.alpha, back.beta]), fitted.params[2:], atol=1e-10)
+
+
+@pytest.mark.parametrize(("orders", "kind"), [((2, 2), "noise"), ((1, 1), "integrated"), ((3, 0), "integrated")])
+def test_variances_are_positive_whatever_the_returns(orders: tuple[int, int], kind: str) -> None:
+    returns = np.random.default_rng(5).standard_normal(400) if kind == "noise" else simulated(0.01, 0.3, 0.7, 400)
+    fitted = GARCH(*orders).fit(returns)
+    omega, alpha, beta = fitted.coefficients
+    assert omega > 0
+    assert min([*alpha, *beta]) >= 0
+    assert fitted.persistence < 1
+    assert fitted.variance.min() > 0
+    assert str(fitted.summary()).count("[") == sum(orders)
+
+
+@pytest.mark.parametrize("seed", [1, 17])
+def test_the_best_of_several_maxima_is_found(seed: int) -> None:
+    noise = np.random.default_rng(seed).standard_normal(300)
+    model = arch_model(noise, rescale=False)
+    starts = [np.array([0.0, 1 - persistence, 0.1, persistence - 0.1]) for persistence in (0.3, 0.8)]
+    theirs = [model.fit(disp="off", starting_values=start).loglikelihood for start in starts]
+    assert GARCH().fit(noise).log_likelihood >= max(theirs) - 1e-6
+
+
+def test_what_the_likelihood_does_not_tell_has_no_standard_error() -> None:
+    signs = np.random.default_rng(0).choice([-1.0, 1.0], 200)  # squares do not vary, and any coefficients will do
+    fitted = GARCH(mean=False).fit(signs)
+    np.testing.assert_allclose(fitted.variance, 1.0, rtol=1e-6)
+    assert np.isnan(fitted.standard_errors).all()
+    assert "nan" in fitted.summary()
+
+
+def test_a_summary_tells_of_bounds() -> None:
+    noise = GARCH(2, 1).fit(np.random.default_rng(5).standard_normal(400))
+    assert 0 in noise.params
+    assert "lie on their bound" in noise.summary()
+    growing = GARCH(mean=False).fit(simulated(0.01, 0.25, 0.8, 500))
+    assert "lies on its bound of one" in growing.summary()
+    persistence = arch_fit("sp500", 1, 1).params.iloc[2:].sum()
+    text = " ".join(our_fit("sp500", 1, 1).summary().split())
+    assert f"half gone after {math.log(0.5) / math.log(persistence):.3g} steps" in text
+
+
+def test_a_fit_is_read_as_a_layer() -> None:
+    fitted = our_fit("sp500", 1, 1)
+    assert fitted.features[0].modulus == pytest.approx(fitted.coefficients.beta[0])
+    assert fitted.modes[0].modulus == pytest.approx(fitted.persistence)
+    assert fitted.half_life == pytest.approx(fitted.modes[0].half_life)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ((0.0, [0.1], [0.8]), "omega: expected a number above zero, got 0"),
+        ((math.nan, [0.1], [0.8]), "omega"),
+        ((0.1, [-0.1], [0.8]), "alpha: a variance stays above zero"),
+        ((0.1, [0.1], [math.inf]), "beta: a variance stays above zero"),
+        ((0.1, [], [0.8]), "alpha: expected one coefficient at least"),
+        ((0.1, 0.1, [0.8]), "alpha: expected coefficients of lags"),
+        ((0.1, [0.1], [0.5, 0.5]), "beta: its sum has to be below 1"),
+    ],
+)
+def test_what_is_no_garch_is_refused(model: tuple[float, list[float], list[float]], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        from_garch(*model)
+
+
+def test_a_layer_whose_variances_fall_below_zero_is_refused() -> None:
+    layer = from_garch(0.1, [0.1], [0.5])
+    with torch.no_grad():
+        layer.weight_ih_l0.neg_()
+    with pytest.raises(ValueError, match="the variance of error 1 would be"):
+        variance_path(layer, np.array([5.0, 5.0]), 0.2)
+
+
+@pytest.mark.parametrize(
+    ("returns", "message"),
+    [
+        (np.r_[np.arange(50.0), np.nan, np.nan], "2 steps are not finite, the first at 50"),
+        (np.arange(39.0), "39 returns are few for this model: give at least 40"),
+        (np.full(100, 3.0), "do not vary"),
+        (np.zeros((50, 2)), r"expected one series \(T,\), got the shape \(50, 2\)"),
+    ],
+)
+def test_returns_that_cannot_be_fitted_are_refused(returns: Array, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        GARCH().fit(returns)
+
+
+@pytest.mark.parametrize(("p", "q", "message"), [(0, 1, "p: .* 1 or more"), (1, -1, "q: .* 0 or more"), (1.0, 1, "p:")])
+def test_orders_are_checked(p: int, q: int, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        GARCH(p, q)
+
+
+def test_steps_and_errors_are_checked() -> None:
+    layer = from_garch(0.1, [0.1], [0.8])
+    with pytest.raises(ValueError, match="steps: expected a whole number above zero, got 0"):
+        variance_forecast(layer, np.ones(5), 0)
+    for wrong in (np.ones((5, 1)), np.array([1.0, np.nan]), np.zeros(0)):
+        with pytest.raises(ValueError, match=r"errors: expected finite numbers \(T,\)"):
+            variance_path(layer, wrong)
