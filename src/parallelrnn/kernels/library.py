@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from ctypes import POINTER, Structure, c_char_p, c_int32, c_int64, c_void_p
+from ctypes import POINTER, Structure, c_char_p, c_double, c_int32, c_int64, c_void_p
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -47,8 +47,20 @@ class BackwardCall(Structure):
     )
 
 
+class AttentionCall(Structure):
+    """`attention_call` of recurrence.h."""
+
+    _fields_ = (
+        *((name, c_int64) for name in ("batch", "queries", "keys", "heads", "width", "threads")),
+        ("factor", c_double),
+        *((name, c_void_p) for name in ("ignored", "q", "k", "v", "output", "top", "inverse")),
+        *((name, c_void_p) for name in ("grad_output", "grad_q", "grad_k", "grad_v")),
+    )
+
+
 _Forward = ctypes.CFUNCTYPE(c_int32, POINTER(ForwardCall))
 _Backward = ctypes.CFUNCTYPE(c_int32, POINTER(BackwardCall))
+_Attention = ctypes.CFUNCTYPE(c_int32, POINTER(AttentionCall))
 _Work = ctypes.CFUNCTYPE(None, c_int64, c_int32, c_void_p)
 
 
@@ -60,6 +72,7 @@ class _Table(Structure):
         ("lanes", c_int64 * 2),
         ("forward", _Forward * 2),
         ("backward", _Backward * 2),
+        ("attention", _Attention * 2),
         ("limits", _Work * 3),
     )
 
@@ -72,6 +85,7 @@ class InstructionSet:
     lanes: dict[torch.dtype, int]  # blocks of at most so many units are small: the kernels sum their weight gradients
     forward: dict[torch.dtype, Any]
     backward: dict[torch.dtype, Any]
+    attention: dict[torch.dtype, Any]
     limits: tuple[Any, ...]  # work of known size: multiply-adds, activations, a triad
 
 
@@ -96,8 +110,15 @@ def load(path: Path) -> Library:
         library = ctypes.CDLL(str(path))
     except OSError as error:
         return Library(path, problem=f"the C kernels could not be loaded: {error}")
-    sizes = (library.parallelrnn_forward_size(), library.parallelrnn_backward_size())
-    if sizes != (ctypes.sizeof(ForwardCall), ctypes.sizeof(BackwardCall)):
+    try:
+        sizes = (
+            library.parallelrnn_forward_size(),
+            library.parallelrnn_backward_size(),
+            library.parallelrnn_attention_size(),
+        )
+    except AttributeError:
+        sizes = (0, 0, 0)
+    if sizes != tuple(map(ctypes.sizeof, (ForwardCall, BackwardCall, AttentionCall))):
         return Library(path, problem="the C kernels are of another version of the package")
     library.parallelrnn_instruction_set.restype = POINTER(_Table)
     tables: list[InstructionSet] = []
@@ -112,6 +133,7 @@ def _instruction_set(table: _Table) -> InstructionSet:
         dict(zip(DTYPES, table.lanes, strict=True)),
         dict(zip(DTYPES, table.forward, strict=True)),
         dict(zip(DTYPES, table.backward, strict=True)),
+        dict(zip(DTYPES, table.attention, strict=True)),
         tuple(table.limits),
     )
 

@@ -40,5 +40,6 @@ const instruction_set TABLE = {
     {VECTOR_BYTES / 4, VECTOR_BYTES / 8},
     {forward_float, forward_double},
     {backward_float, backward_double},
+    {attention_float, attention_double},
     {multiply_add_float, activations_float, triad_float},
 };

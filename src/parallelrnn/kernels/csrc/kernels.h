@@ -5,6 +5,7 @@
 #include "cells.h"
 #include "small_blocks.h"
 #include "large_blocks.h"
+#include "attention.h"
 
 static int NAME(forward)(const forward_call *call) {
     if (call->chunk.batch == 0) return 0;

@@ -41,3 +41,4 @@ PUBLIC int32_t parallelrnn_has_threads(void) {
 /* The sizes of the structures, which the caller has to agree with. */
 PUBLIC int64_t parallelrnn_forward_size(void) { return sizeof(forward_call); }
 PUBLIC int64_t parallelrnn_backward_size(void) { return sizeof(backward_call); }
+PUBLIC int64_t parallelrnn_attention_size(void) { return sizeof(attention_call); }

@@ -2,7 +2,7 @@
  *
  * Layout: output and cells (T, B, K*D); projected, gates and grad_gates (T, B, G*K*D); states (B, K*D); all contiguous.
  * The gates are stacked in the order of torch.nn: LSTM input, forget, cell, output; GRU reset, update, new.
- * Nothing is kept between calls. Python mirrors both structures in library.py, field by field.
+ * Nothing is kept between calls. Python mirrors the structures in library.py, field by field.
  */
 #ifndef PARALLELRNN_RECURRENCE_H
 #define PARALLELRNN_RECURRENCE_H
@@ -40,12 +40,27 @@ typedef struct {
     void *grad_weight_ih, *grad_bias_ih, *grad_bias_hh, *grad_weight_hh; /* added to; NULL where not needed */
 } backward_call;
 
+/* Attention of narrow heads: q and output (B, queries, heads * width), k and v (B, keys, heads * width), contiguous.
+ * Backward where there is a grad_output. */
+#define MOST_WIDTH 4
+typedef struct {
+    int64_t batch, queries, keys, heads, width;
+    int64_t threads;
+    double factor;                      /* of scores */
+    const uint8_t *ignored;             /* (B, keys), not zero where nothing may attend; or NULL */
+    const void *q, *k, *v;
+    void *output, *top, *inverse;       /* (B, queries, heads): the largest score, and one over the sum; or NULL */
+    const void *grad_output;            /* or NULL */
+    void *grad_q, *grad_k, *grad_v;     /* the last two zero where ignored */
+} attention_call;
+
 /* What one instruction set can do, for float and double. Each function returns 0, or 1 when memory ran out. */
 typedef struct {
     const char *name;
     int64_t lanes[2]; /* blocks of at most so many units are small: their weight gradients come from the kernel */
     int (*forward[2])(const forward_call *);
     int (*backward[2])(const backward_call *);
+    int (*attention[2])(const attention_call *);
     void (*limits[3])(int64_t, int32_t, float *); /* work to measure the machine by: see limits.h */
 } instruction_set;
 

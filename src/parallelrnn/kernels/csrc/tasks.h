@@ -2,6 +2,7 @@
 #ifndef PARALLELRNN_TASKS_H
 #define PARALLELRNN_TASKS_H
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #if defined(__x86_64__)
