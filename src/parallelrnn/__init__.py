@@ -12,6 +12,9 @@ from parallelrnn.interpret import (
     report,
 )
 from parallelrnn.nn import (
+    BlockRecurrentTransformer,
+    ParaAttention,
+    ParaAttentionCell,
     ParaGRU,
     ParaGRUCell,
     ParaLSTM,
@@ -26,8 +29,11 @@ if TYPE_CHECKING:
     from parallelrnn.estimators import Forecaster, SequenceClassifier, SequenceRegressor
 
 __all__ = [
+    "BlockRecurrentTransformer",
     "FeatureTracker",
     "Forecaster",
+    "ParaAttention",
+    "ParaAttentionCell",
     "ParaGRU",
     "ParaGRUCell",
     "ParaLSTM",

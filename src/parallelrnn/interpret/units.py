@@ -14,6 +14,7 @@ _FAMILIES: tuple[dict[str, float], ...] = (
     {"weeks": 1.0},
     {"months": 1.0, "years": 12.0},
     {"steps": 1.0},
+    {"segments": 1.0},
 )
 # The frequencies of pandas, old names and new ones, as a number of one of these units.
 _FREQUENCIES = {

@@ -2,15 +2,21 @@
 
 from parallelrnn.nn import initialize
 from parallelrnn.nn.aggregate import FeedForward, FullyConnected
+from parallelrnn.nn.attention import ParaAttention, ParaAttentionCell
 from parallelrnn.nn.cells import ParaGRUCell, ParaLSTMCell, ParaRNNCell
 from parallelrnn.nn.convert import from_torch
 from parallelrnn.nn.matrices import RecurrentBlock, recurrent_blocks
 from parallelrnn.nn.recurrent import ParaGRU, ParaLSTM, ParaRNN
+from parallelrnn.nn.transformer import BlockRecurrentState, BlockRecurrentTransformer
 from parallelrnn.nn.waves import WaveDecoder
 
 __all__ = [
+    "BlockRecurrentState",
+    "BlockRecurrentTransformer",
     "FeedForward",
     "FullyConnected",
+    "ParaAttention",
+    "ParaAttentionCell",
     "ParaGRU",
     "ParaGRUCell",
     "ParaLSTM",

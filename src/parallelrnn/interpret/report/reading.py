@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from parallelrnn.interpret.optional import optional
 from parallelrnn.interpret.response import ImpulseResponse, impulse_response
 from parallelrnn.interpret.uncertainty import MatchedTables
 from parallelrnn.interpret.units import Step
+from parallelrnn.nn import BlockRecurrentTransformer
 
 Array = NDArray[np.float64]
 RECENT = 1000  # steps at the end of the data, along which responses are measured
@@ -80,6 +81,8 @@ def read(
     lags: int = 50,
 ) -> Reading:
     """Gather features, modes, components, responses and local dynamics; the arguments are those of `report`."""
+    if isinstance(model, BlockRecurrentTransformer):
+        return _read_transformer(model, data, names, freq, title, _compared(uncertainty))
     layer = plain = as_blocks(model)
     x, found_names, found_freq = _as_data(layer, data)
     names, freq = names or found_names, freq or found_freq
@@ -112,6 +115,56 @@ def read(
         horizon,
         series.shape[1],
         recent,
+        missing,
+    )
+
+
+def _read_transformer(
+    model: BlockRecurrentTransformer,
+    data: Any,
+    names: Sequence[str] | None,
+    freq: str | None,
+    title: str,
+    uncertainty: tuple[MatchedTables, ...],
+) -> Reading:
+    """How its states are remembered; attention and feed-forward layers leave no sums to be told apart."""
+    x, found_names, found_freq = _as_data(model, data)
+    names, freq = names or found_names, freq or found_freq
+    series = x[:, None] if x.dim() == 2 else x.transpose(0, 1)  # (T, B, C)
+    why = "Tokens go through attention and feed-forward layers, so that"
+    missing = {
+        "modes": f"{why} this model has no forecast modes that could be read off its weights.",
+        "components": f"{why} its output is no sum over blocks.",
+        "response": f"{why} responses depend on all tokens; none are measured.",
+        "local": (
+            "Local dynamics are read of layers whose state is one vector. The matrices above are those by which states "
+            "enter queries, keys and values; what is kept from segment to segment is decided by the gate."
+        ),
+    }
+    layers, time = len(model.recurrent_layers), Step.of(freq)
+    if not layers:
+        raise ValueError("this model has no recurrent layer, so there is no memory to report")
+    length = model.segment_length
+    of_states = Step(1, "segments") if length is None else Step(time.amount * length, time.unit)
+    features = replace(recurrence_features(model), time=of_states)
+    recurrent = f"{layers} of {len(model.layers)} layers with {model.num_states} states of {model.d_model}"
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    return Reading(
+        title,
+        (f"BlockRecurrentTransformer: {recurrent}, {parameters:,} parameters", _about_data(series, freq)),
+        False,
+        _names(names, model.input_size),
+        tuple(f"output {index}" for index in range(model.d_model)),
+        time,
+        features,
+        None,
+        None,
+        None,
+        None,
+        uncertainty,
+        0,
+        series.shape[1],
+        0,
         missing,
     )
 
@@ -181,7 +234,7 @@ def _compared(uncertainty: Any) -> tuple[MatchedTables, ...]:
     return found
 
 
-def _as_data(layer: Layer, data: Any) -> tuple[Tensor, list[str] | None, str | None]:
+def _as_data(layer: Layer | BlockRecurrentTransformer, data: Any) -> tuple[Tensor, list[str] | None, str | None]:
     """What the layer takes, and names and frequency where the data bring them."""
     names, freq = None, None
     if hasattr(data, "index") and hasattr(data, "to_numpy"):  # a frame or series of pandas

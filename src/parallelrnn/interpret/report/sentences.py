@@ -134,10 +134,8 @@ def _validity(reading: Reading) -> str:
         return "Each forecast is the sum of these parts, exactly; how true that is of the series is another matter."
     if reading.is_linear:
         return "The model is linear, so all of this is exact for the model; how true of the series is another matter."
-    return (
-        "The model is not linear, so what its weights say holds close to one state only. How it behaves along the data "
-        "is measured below."
-    )
+    locally = "The model is not linear, so what its weights say holds close to one state only."
+    return locally if reading.local is None else f"{locally} How it behaves along the data is measured below."
 
 
 def _list(parts: Sequence[str]) -> str:

@@ -1,0 +1,186 @@
+"""ParaAttention: attention whose recurrent matrices are block-diagonal (Section 5 of arXiv 2605.02692)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from parallelrnn.kernels.attention import attention
+from parallelrnn.nn.blocks import parse_block_size
+from parallelrnn.nn.checks import check_size
+from parallelrnn.nn.matrices import RecurrentBlock
+
+
+class BlockLinear(nn.Module):
+    """A linear map of each block of the last dimension by itself, y_k = W_k x_k + b_k.
+
+    Not to be confused with `nn.Linear`, whose outputs see all inputs. With one block it is the same.
+    """
+
+    def __init__(self, size: int, block_size: int, bias: bool = True, *, device: Any = None, dtype: Any = None) -> None:
+        super().__init__()
+        check_size("block_size", block_size)
+        count = len(parse_block_size(size, block_size).sizes)
+        self.weight = nn.Parameter(torch.empty(count, block_size, block_size, device=device, dtype=dtype))
+        self.bias = nn.Parameter(torch.zeros(size, device=device, dtype=dtype)) if bias else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """As many inputs as a block has: uniform within sqrt(3 / block_size), which keeps the variance."""
+        nn.init.uniform_(self.weight, -1, 1)
+        with torch.no_grad():
+            self.weight.mul_(math.sqrt(3 / self.weight.shape[-1]))
+            if self.bias is not None:
+                self.bias.zero_()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., size) -> (..., size)."""
+        count, size, _ = self.weight.shape
+        if count == 1:
+            return nn.functional.linear(x, self.weight[0], self.bias)
+        if size == 2:  # each number and its neighbour, times a number each: no product of tiny matrices is as fast
+            own = self.weight.diagonal(dim1=1, dim2=2).reshape(-1)
+            other = self.weight.flip(2).diagonal(dim1=1, dim2=2).reshape(-1)
+            neighbours = x.unflatten(-1, (count, 2)).flip(-1).flatten(-2)
+            start = x * own if self.bias is None else torch.addcmul(self.bias, x, own)
+            return torch.addcmul(start, neighbours, other)
+        mapped = torch.einsum("...kd,ked->...ke", x.unflatten(-1, (count, size)), self.weight).flatten(-2)
+        return mapped if self.bias is None else mapped + self.bias
+
+    def extra_repr(self) -> str:
+        """Sizes."""
+        count, size, _ = self.weight.shape
+        return f"{count * size}, block_size={size}, bias={self.bias is not None}"
+
+    def matrices(self) -> Iterator[Tensor]:
+        """Of the blocks, (D, D) each."""
+        yield from self.weight
+
+
+class ParaAttention(nn.Module):
+    """K heads, each of which attends within its own block of the vectors; then one map that aggregates them.
+
+    Head k makes its queries, keys and values from block k alone, by matrices of block_size x block_size; the heads'
+    results, side by side, go through W_O. Stands where `nn.MultiheadAttention` stands, whose heads see the whole
+    vectors; but it returns the output alone, since the weights of hundreds of heads are nothing to look at.
+
+    Parameters
+    ----------
+    embed_dim
+        The size of the vectors, a multiple of `block_size`; there are embed_dim / block_size heads.
+    block_size
+        Numbers in a block, and so the width of a head.
+    bias
+        Of all maps.
+
+    Examples
+    --------
+    >>> attention = ParaAttention(8)  # four heads of two numbers
+    >>> attention(torch.zeros(5, 10, 8)).shape
+    torch.Size([5, 10, 8])
+    """
+
+    def __init__(
+        self, embed_dim: int, block_size: int = 2, bias: bool = True, *, device: Any = None, dtype: Any = None
+    ) -> None:
+        super().__init__()
+        check_size("embed_dim", embed_dim)
+        check_size("block_size", block_size)
+        options = {"device": device, "dtype": dtype}
+        self.embed_dim, self.block_size, self.num_heads = embed_dim, block_size, embed_dim // block_size
+        self.query = BlockLinear(embed_dim, block_size, bias, **options)
+        self.key = BlockLinear(embed_dim, block_size, bias, **options)
+        self.value = BlockLinear(embed_dim, block_size, bias, **options)
+        self.aggregate = nn.Linear(embed_dim, embed_dim, bias, **options)
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor | None = None,
+        value: Tensor | None = None,
+        key_padding_mask: Tensor | None = None,
+    ) -> Tensor:
+        """(B, N, d) attending to (B, M, d), or to itself; the mask (B, M) is true where nothing may attend."""
+        key = query if key is None else key
+        value = key if value is None else value
+        _check_vectors(self.embed_dim, query=query, key=key, value=value)
+        _check_mask(key, key_padding_mask)
+        q, k, v = self.query(query), self.key(key), self.value(value)
+        output: Tensor = self.aggregate(attention(q, k, v, self.num_heads, key_padding_mask))
+        return output
+
+    def recurrent_blocks(self) -> Iterator[RecurrentBlock]:
+        """W_Q, W_K and W_V by block."""
+        yield from projection_blocks({"query": self.query, "key": self.key, "value": self.value})
+
+
+class ParaAttentionCell(nn.Module):
+    """One memory vector that attends to itself and to the tokens that come, block by block: Section 5.
+
+    With block-diagonal W_Q, W_K and W_V, h' = softmax(Q [K_h K_x]' / sqrt(D)) [V_h V_x] in every block, where Q, K_h
+    and V_h are made from the memory h, and K_x and V_x by the same matrices from the tokens. A cell has no aggregate;
+    with `block_size=hidden_size` it is the vanilla cell.
+
+    Examples
+    --------
+    >>> cell = ParaAttentionCell(8)
+    >>> cell(torch.zeros(5, 10, 8)).shape  # a memory after ten tokens, of five sequences
+    torch.Size([5, 8])
+    """
+
+    def __init__(self, hidden_size: int, block_size: int = 2, *, device: Any = None, dtype: Any = None) -> None:
+        super().__init__()
+        check_size("hidden_size", hidden_size)
+        check_size("block_size", block_size)
+        options = {"bias": False, "device": device, "dtype": dtype}
+        self.hidden_size, self.block_size = hidden_size, block_size
+        self.query = BlockLinear(hidden_size, block_size, **options)
+        self.key = BlockLinear(hidden_size, block_size, **options)
+        self.value = BlockLinear(hidden_size, block_size, **options)
+
+    def forward(self, x: Tensor, h: Tensor | None = None, key_padding_mask: Tensor | None = None) -> Tensor:
+        """The memory (B, d) after tokens x (B, N, d), from the memory h (B, d) before, or from zeros."""
+        _check_vectors(self.hidden_size, x=x)
+        _check_mask(x, key_padding_mask)
+        if h is not None and h.shape != (len(x), self.hidden_size):
+            raise ValueError(f"h: expected a memory {(len(x), self.hidden_size)}, got the shape {tuple(h.shape)}")
+        h = x.new_zeros(len(x), self.hidden_size) if h is None else h
+        seen = torch.cat([h[:, None], x], 1)  # (B, 1 + N, d)
+        if key_padding_mask is not None:
+            key_padding_mask = nn.functional.pad(key_padding_mask, (1, 0), value=False)
+        k, v = self.key(seen), self.value(seen)
+        after = attention(self.query(h)[:, None], k, v, self.hidden_size // self.block_size, key_padding_mask)
+        return after[:, 0]
+
+    def recurrent_blocks(self) -> Iterator[RecurrentBlock]:
+        """W_Q, W_K and W_V by block."""
+        yield from projection_blocks({"query": self.query, "key": self.key, "value": self.value})
+
+
+def projection_blocks(projections: dict[str, nn.Module], layer: int = 0) -> Iterator[RecurrentBlock]:
+    """The matrices of projections of a state, block-diagonal or dense."""
+    for gate, projection in projections.items():
+        matrices = projection.matrices() if isinstance(projection, BlockLinear) else [projection.weight]
+        for block, matrix in enumerate(matrices):
+            assert isinstance(matrix, Tensor)
+            yield RecurrentBlock(layer, "forward", gate, block, matrix)
+
+
+def _check_vectors(size: int, **tensors: Tensor) -> None:
+    batch = len(next(iter(tensors.values())))
+    for name, tensor in tensors.items():
+        if tensor.dim() != 3 or tensor.shape[-1] != size:
+            raise ValueError(f"{name}: expected vectors (B, N, {size}), got the shape {tuple(tensor.shape)}")
+        if len(tensor) != batch:
+            raise ValueError(f"{name}: expected a batch of {batch}, got {len(tensor)}")
+
+
+def _check_mask(key: Tensor, mask: Tensor | None) -> None:
+    if mask is not None and (mask.dtype != torch.bool or mask.shape != key.shape[:2]):
+        raise ValueError(
+            f"key_padding_mask: expected booleans {tuple(key.shape[:2])}, got {mask.dtype} {tuple(mask.shape)}"
+        )
