@@ -211,12 +211,12 @@ def test_without_waves_there_are_no_modes_but_those_of_the_calendar(df: pd.DataF
     np.testing.assert_allclose(found[["level", "calendar 24 h", "decoder"]].sum(axis=1), found["yhat"], rtol=1e-5)
 
 
-@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru"])
+@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru", "brt"])
 def test_other_cells_forecast_and_explain(cell: str, df: pd.DataFrame) -> None:
     forecaster = quick(cell=cell, max_epochs=1).fit(df)
     assert np.isfinite(forecaster.predict()["yhat"]).all()
     unit = 1 if cell == "rnn" else 12
-    assert forecaster.explain().features.time.amount == unit
+    assert forecaster.explain().features.time.amount == unit  # of a transformer, four segments of one read each
 
 
 def test_a_constant_series_stays_constant() -> None:
@@ -256,7 +256,7 @@ def test_what_has_not_learned_cannot_tell() -> None:
     ("arguments", "message"),
     [
         ({"horizon": 0}, "horizon should be at least 1, got 0"),
-        ({"cell": "transformer"}, "cell should be one of 'linear', 'rnn', 'lstm', 'gru'"),
+        ({"cell": "transformer"}, "cell should be one of 'linear', 'rnn', 'lstm', 'gru', 'brt'"),
         ({"decoder": "free"}, "decoder should be one of"),
         ({"hidden_size": 7}, "hidden_size 7 is not a multiple of block_size 2"),
         ({"dropout": 1.0}, "dropout should be at least 0 and below 1"),

@@ -8,11 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from parallelrnn.estimators.arguments import OptionError
+from parallelrnn.estimators.transformer import TransformerEncoder
 from parallelrnn.nn import ParaGRU, ParaLSTM, ParaRNN
 from parallelrnn.nn.initialize import waves_
 
-CELLS = ("linear", "rnn", "lstm", "gru")
-Encoder = ParaRNN | ParaLSTM | ParaGRU
+CELLS = ("linear", "rnn", "lstm", "gru", "brt")
+Encoder = ParaRNN | ParaLSTM | ParaGRU | TransformerEncoder
 _SHORTEST = 3.0  # period in steps of the fastest memory at the start
 _HALF_LIFE = 40.0  # steps, of all memory at the start
 
@@ -21,8 +23,12 @@ def make_encoder(
     cell: str, inputs: int, hidden_size: int, num_layers: int, block_size: int, steps: float, segment: int, **more: Any
 ) -> Encoder:
     """A layer for sequences of so many steps, read `segment` at once; blocks of two start as waves of all periods."""
-    options = {"batch_first": True, "block_size": block_size, **more}
     inputs *= segment
+    if cell == "brt":
+        if more.get("bidirectional"):
+            raise OptionError("cell='brt' runs forward only; use bidirectional=False")
+        return TransformerEncoder(inputs, hidden_size, num_layers, block_size, steps / segment, more["aggregate"])
+    options = {"batch_first": True, "block_size": block_size, **more}
     if cell == "lstm":
         return ParaLSTM(inputs, hidden_size, num_layers, **options)
     if cell == "gru":
@@ -44,6 +50,22 @@ def make_encoder(
         periods = torch.logspace(math.log10(_SHORTEST), math.log10(longest), count, dtype=torch.float64).tolist()
         waves_(layer, periods, [max(1.0, _HALF_LIFE / segment)] * count)
     return layer
+
+
+def check_encoder(made_of: Any, name: str, tensors: dict[str, Tensor]) -> dict[str, bool]:
+    """Which words about an encoder agree with its tensors, before memory is taken for what the words say."""
+    if made_of.cell == "brt":
+        rows, inputs = tensors[f"{name}.transformer.embed.weight"].shape
+        last = f"{name}.transformer.layers.{made_of.num_layers - 1}.norm.weight"
+    else:
+        rows, inputs = tensors[f"{name}.weight_ih_l0"].shape
+        last = f"{name}.weight_ih_l{made_of.num_layers - 1}"
+    gates = {"lstm": 4, "gru": 3}.get(made_of.cell, 1)
+    return {
+        "hidden_size": rows == gates * made_of.hidden_size,
+        "inputs": inputs == made_of.inputs,
+        "num_layers": last in tensors,
+    }
 
 
 def in_segments(x: Tensor, segment: int) -> Tensor:

@@ -50,7 +50,8 @@ class Forecaster(Options):
     lookback
         Steps that a forecast looks back; 336, or a quarter of the typical series if that is less.
     cell
-        What remembers: "linear" blocks, whose memory can be read exactly; or "rnn", "lstm", "gru".
+        What remembers: "linear" blocks, whose memory can be read exactly; or "rnn", "lstm", "gru", or "brt", a
+        Block-Recurrent Transformer.
     decoder
         "waves", or "linear": a free weight for each step ahead, which cannot be read.
     block_size, hidden_size, num_layers
@@ -68,7 +69,7 @@ class Forecaster(Options):
         What is taken off each window and given back: its "mean", its "last" value, mean and deviation ("standard"), or
         nothing (None); "auto" is the last value where it is a much better forecast than the mean, which else it is.
     segment
-        Steps that the cell reads at once; by default 1 for linear and rnn, about 24 for lstm and gru.
+        Steps that the cell reads at once; by default 1 for linear and rnn, about 24 for others.
     channels
         "independent": each target of a wide table is a series; "mixed": they are read and forecast together.
     past_covariates, future_covariates, static_covariates

@@ -34,7 +34,8 @@ class SequenceRegressor(RegressorMixin, SequenceEstimator):  # type: ignore[misc
     Parameters
     ----------
     cell
-        What remembers: "linear", "rnn", "lstm" or "gru".
+        What remembers: "linear", "rnn", "lstm", "gru"; or "brt", a Block-Recurrent Transformer, whose outputs are no
+        sum over blocks.
     block_size, hidden_size, num_layers, bidirectional
         Of the blocks; one block of all units (`block_size=hidden_size`) is the dense layer of `torch.nn`.
     segment

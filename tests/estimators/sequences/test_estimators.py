@@ -21,10 +21,14 @@ def ragged(count: int = 30) -> list[np.ndarray]:
     return [random.standard_normal((length, 2)) for length in random.integers(3, 20, count)]
 
 
-@pytest.mark.parametrize("cell", ["linear", "rnn", "lstm", "gru"])
+@pytest.mark.parametrize("cell", ["linear", "rnn", "lstm", "gru", "brt"])
 @pytest.mark.parametrize("readout", ["last", "mean"])
 @pytest.mark.parametrize("more", [{}, {"segment": 3}, {"bidirectional": True}, {"normalize": "sequence"}], ids=str)
 def test_a_sequence_is_predicted_the_same_alone_as_among_longer_ones(cell: str, readout: str, more: Any) -> None:
+    if cell == "brt" and "bidirectional" in more:
+        with pytest.raises(ValueError, match="cell='brt' runs forward only"):
+            SequenceRegressor(cell=cell, **QUICK, **more).fit(ragged(), np.arange(30.0))
+        return
     x = ragged()
     y = np.array([one.mean() for one in x])
     fitted = SequenceRegressor(cell=cell, readout=readout, **QUICK, **more).fit(x, y)
@@ -63,6 +67,20 @@ def test_saved_and_loaded_it_is_the_same(tmp_path: Path, labels: list[Any]) -> N
     (tmp_path / MANIFEST).write_text(json.dumps({**words, "normalize": None}))
     with pytest.raises(ModelFileError, match="it was changed"):
         SequenceClassifier.load(tmp_path)
+
+
+def test_a_transformer_learns_explains_itself_and_is_saved(tmp_path: Path) -> None:
+    y = np.array(["down", "up"])[np.arange(200) % 2]
+    x = np.random.default_rng(0).standard_normal((200, 8, 1)) + np.where(y == "up", 1, -1)[:, None, None]
+    options = {"hidden_size": 8, "num_layers": 2, "max_epochs": 3, "epoch_steps": (16, 16)}
+    fitted = SequenceClassifier(cell="brt", random_state=0, **options).fit(x[:150], y[:150])
+    assert fitted.score(x[150:], y[150:]) > 0.85
+    explained = fitted.explain()
+    assert {row.gate for row in explained.features} == {"query", "cross_query", "key", "value"}
+    parts = explained.components
+    np.testing.assert_allclose(parts.parts.sum(1) + parts.bias, parts.total)
+    loaded = SequenceClassifier.load(fitted.save(tmp_path))
+    np.testing.assert_array_equal(loaded.predict_proba(x), fitted.predict_proba(x))
 
 
 def test_classes_count_as_much_as_they_are_told_to(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from parallelrnn.estimators.forecasting.network import Network
+from parallelrnn.estimators.transformer import TransformerEncoder
 from parallelrnn.interpret.features import Features, recurrence_features
 from parallelrnn.interpret.modes import ForecastModes
 from parallelrnn.interpret.text import Summary
@@ -31,4 +32,7 @@ class Explanation:
 
 def memory_of(network: Network, time: Step) -> Features:
     """How a network remembers; `time` is a step of the series, of which it may read several at once."""
-    return replace(recurrence_features(network.encoder), time=Step(time.amount * network.made_of.segment, time.unit))
+    steps = network.made_of.segment
+    if isinstance(network.encoder, TransformerEncoder):
+        steps *= network.encoder.steps_per_update
+    return replace(recurrence_features(network.encoder), time=Step(time.amount * steps, time.unit))

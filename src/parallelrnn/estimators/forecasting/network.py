@@ -41,6 +41,11 @@ class Architecture:
     quantiles: int = 1  # forecasts of each value; one is the middle
 
     @property
+    def inputs(self) -> int:
+        """Numbers that the encoder reads at once."""
+        return self.segment * (self.channels + self.past + self.future)
+
+    @property
     def outputs(self) -> int:
         """Numbers forecast at each step."""
         return self.channels * self.quantiles

@@ -12,6 +12,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from parallelrnn.estimators.encoder import check_encoder
 from parallelrnn.estimators.forecasting.cycles import Cycle
 from parallelrnn.estimators.forecasting.fitted import Fitted
 from parallelrnn.estimators.forecasting.grid import Grid
@@ -48,18 +49,14 @@ def _whole(words: dict[str, Any], tensors: dict[str, Tensor]) -> tuple[Options, 
 def _check_sizes(words: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     """Whether words and tensors agree, before memory is taken for what the words say."""
     made_of, series = Architecture(**words["architecture"]), words["series"]
-    gates = {"lstm": 4, "gru": 3}.get(made_of.cell, 1)
-    rows, inputs = tensors["network.encoder.weight_ih_l0"].shape
     count, _, horizon, channels = tensors["calibration.table"].shape
     has_waves = made_of.decoder == "waves"
     checks = {
-        "hidden_size": rows == gates * made_of.hidden_size,
-        "inputs": inputs == made_of.segment * (made_of.channels + made_of.past + made_of.future),
+        **check_encoder(made_of, "network.encoder", tensors),
         "horizon": horizon == made_of.horizon == words["arguments"]["horizon"],
         "channels": channels == made_of.channels,
         "series": len(series) > 0 and count == len(series) + 1,
         "sample": all(0 <= index < len(series) for index in words["sample"]["series"]),
-        "num_layers": f"network.encoder.weight_ih_l{made_of.num_layers - 1}" in tensors,
         "num_waves": not has_waves or len(tensors["network.decoder.log_rate"]) == made_of.num_waves,
         "num_decays": not has_waves or len(tensors["network.decoder.decay_log_rate"]) == made_of.num_decays,
         "static": all(tensors[f"series.{index}.static"].shape == (made_of.static,) for index in range(len(series))),

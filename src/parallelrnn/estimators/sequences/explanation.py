@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
 from parallelrnn.estimators.encoder import Encoder
+from parallelrnn.estimators.transformer import TransformerEncoder
 from parallelrnn.interpret.contributions import BlockName, Contributions, NoVariationError
 from parallelrnn.interpret.features import Features, features_of_blocks
 from parallelrnn.interpret.shares import Shares
@@ -30,12 +32,13 @@ class SequenceExplanation:
         """From the states (N, d) that a layer's linear aggregate gets; outputs are times `scale`, plus `level`."""
         aggregate = layer.aggregate
         assert isinstance(aggregate, nn.Linear)
-        try:
-            shares = Shares(layer, states)
-        except NoVariationError:
-            shares = None
+        shares = None
+        if not isinstance(layer, TransformerEncoder):  # whose outputs are no sum over features
+            with suppress(NoVariationError):
+                shares = Shares(layer, states)
         learned = copy.deepcopy(layer).float()  # in the precision of the training, which decides what is told apart
-        features = replace(features_of_blocks(recurrent_blocks(learned), shares), time=Step(segment))
+        steps = segment * (layer.steps_per_update if isinstance(layer, TransformerEncoder) else 1)
+        features = replace(features_of_blocks(recurrent_blocks(learned), shares), time=Step(steps))
         sizes = layer.block_sizes
         pairs = zip(states.double().split(sizes, 1), aggregate.weight.double().split(sizes, 1), strict=True)
         parts = torch.stack([state @ weight.T for state, weight in pairs], 1) * scale.double()

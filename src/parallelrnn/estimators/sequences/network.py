@@ -30,6 +30,11 @@ class SequenceArchitecture:
     dropout: float
     steps: int  # of a typical sequence, for memory to start with
 
+    @property
+    def inputs(self) -> int:
+        """Numbers that the cell reads at once."""
+        return self.segment * self.channels
+
 
 class SequenceNetwork(nn.Module):
     """The states of a recurrent layer's blocks, at the last step or on average over all, through one linear map.

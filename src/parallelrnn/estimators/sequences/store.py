@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from parallelrnn.estimators.arguments import check_one_of
+from parallelrnn.estimators.encoder import check_encoder
 from parallelrnn.estimators.model_files import ModelFormat
 from parallelrnn.estimators.sequences.data import NORMALIZATIONS, Scale
 from parallelrnn.estimators.sequences.learned import Learned, TargetScale
@@ -98,16 +99,13 @@ def _learned(words: dict[str, Any], tensors: dict[str, Tensor]) -> Learned:
 
 def _check_sizes(made_of: SequenceArchitecture, tensors: dict[str, Tensor]) -> None:
     """Whether words and tensors agree, before memory is taken for what the words say."""
-    gates = {"lstm": 4, "gru": 3}.get(made_of.cell, 1)
-    rows, inputs = tensors["network.layer.weight_ih_l0"].shape
     outputs, width = tensors["network.layer.aggregate.weight"].shape
     directions = 2 if made_of.bidirectional else 1
     checks = {
-        "hidden_size": rows == gates * made_of.hidden_size,
+        **check_encoder(made_of, "network.layer", tensors),
         "bidirectional": width == directions * made_of.hidden_size == tensors["sample"].shape[1],
-        "channels": inputs == made_of.segment * made_of.channels and tensors["scale.mean"].shape == (made_of.channels,),
+        "channels": tensors["scale.mean"].shape == (made_of.channels,),
         "outputs": outputs == made_of.outputs == len(tensors["target.level"]),
-        "num_layers": f"network.layer.weight_ih_l{made_of.num_layers - 1}" in tensors,
     }
     wrong = [name for name, right in checks.items() if not right]
     if wrong:
