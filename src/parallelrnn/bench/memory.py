@@ -50,17 +50,17 @@ def _take_step(contender: str, cell: str, case: Case, threads: int) -> int:
     step.prepare()
     if STATUS.exists():
         RESET.write_text("5")  # forget the peak so far, which may lie in what was loaded before
-    before = _resident()
+    before = resident()
     step.run()
-    return _peak() - before
+    return peak() - before
 
 
-def _resident() -> int:
+def resident() -> int:
     """What is resident now; where only the peak so far is known, that."""
-    return _status("VmRSS") if STATUS.exists() else _peak()
+    return _status("VmRSS") if STATUS.exists() else peak()
 
 
-def _peak() -> int:
+def peak() -> int:
     """The largest resident size so far.
 
     Not ru_maxrss where the kernel has better: on Linux that starts with the peak of the process that started this one.
