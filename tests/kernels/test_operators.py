@@ -18,7 +18,7 @@ MODES = list(GATES)
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("inputs", [3, 12])
+@pytest.mark.parametrize("inputs", [3, pytest.param(12, marks=pytest.mark.slow)])
 def test_derivatives_against_differences(mode: str, inputs: int) -> None:
     x, weights, state, lengths = Case(
         mode, 2, torch.float64, steps=3, batch=2, num_blocks=2, inputs=inputs, packed=True
@@ -118,6 +118,7 @@ def test_transforms_of_torch_func(cls: Any) -> None:
 # Raised inside inductor, which still uses what torch has marked as deprecated.
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")
 @pytest.mark.skipif(shutil.which("c++") is None, reason="inductor builds its kernels with a C++ compiler")
+@pytest.mark.slow  # torch.compile itself is tested elsewhere without inductor, which takes long to start
 @pytest.mark.parametrize("cls", [ParaRNN, ParaLSTM, ParaGRU])
 def test_inductor_compiles_inference_and_training(cls: Any) -> None:
     torch.compiler.reset()

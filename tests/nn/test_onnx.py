@@ -40,7 +40,13 @@ DEEP = {"bidirectional": True, "num_layers": 2, "block_size": [2, 4]}
 @any_length
 @pytest.mark.parametrize(
     ("cls", "options"),
-    [*RNNS, *GATED, *(pytest.param(cls, DEEP, id=f"deep {cls.__name__}") for cls in (ParaRNN, ParaLSTM, ParaGRU))],
+    [
+        *RNNS,
+        *GATED,
+        pytest.param(ParaLSTM, DEEP, id="deep ParaLSTM"),
+        pytest.param(ParaRNN, DEEP, id="deep ParaRNN", marks=pytest.mark.slow),
+        pytest.param(ParaGRU, DEEP, id="deep ParaGRU", marks=pytest.mark.slow),
+    ],
 )
 def test_onnxruntime_computes_what_torch_computes(cls: Any, options: Any, tmp_path: Path) -> None:
     layer = cls(3, 6, **options)

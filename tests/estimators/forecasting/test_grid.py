@@ -115,7 +115,7 @@ def test_years_that_nanoseconds_do_not_reach(freq: str, year: int) -> None:
     assert grid.locate(stamps)[0].tolist() == list(range(-20, 21))
 
 
-@pytest.mark.parametrize("freq", ["h", "D", "B", "MS"])
+@pytest.mark.parametrize("freq", ["h", "D", pytest.param("B", marks=pytest.mark.slow), "MS"])
 def test_a_grid_reaches_over_centuries(freq: str) -> None:
     grid = Grid(freq, pd.Timestamp("2020-01-01"))
     far = pd.DatetimeIndex(["1600-03-01", "2500-03-01"])

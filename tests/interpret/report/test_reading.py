@@ -168,7 +168,7 @@ def test_what_is_missing_does_not_take_the_page_away() -> None:
     assert "One step of data" in page(read(planted((24, 0.98)), noise(1)))
 
 
-@pytest.mark.parametrize("width", [1, 2])
+@pytest.mark.parametrize("width", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_readouts_and_aggregates_that_are_not_linear(width: int) -> None:
     torch.manual_seed(0)
     readout = nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, width))
