@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from statsmodels.tools.numdiff import approx_fprime, approx_hess3
 
 from parallelrnn import ParaRNN, forecast_modes, recurrence_features
+from parallelrnn.classical import garch_likelihood
 from parallelrnn.classical.garch import (
     GarchCoefficients,
     backcast,
@@ -292,6 +293,12 @@ def test_the_best_of_several_maxima_is_found(seed: int) -> None:
     starts = [np.array([0.0, 1 - persistence, 0.1, persistence - 0.1]) for persistence in (0.3, 0.8)]
     theirs = [model.fit(disp="off", starting_values=start).loglikelihood for start in starts]
     assert GARCH().fit(noise).log_likelihood >= max(theirs) - 1e-6
+
+
+def test_the_search_from_the_best_start_goes_on_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(garch_likelihood, "_FIRST_STEPS", 1)
+    theirs = arch_fit("sp500", 1, 1)
+    assert GARCH().fit(market("sp500")).log_likelihood >= theirs.loglikelihood - 1e-8
 
 
 def test_what_the_likelihood_does_not_tell_has_no_standard_error() -> None:

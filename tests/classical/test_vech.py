@@ -39,7 +39,7 @@ B = np.array([[0.85, 0.03], [0.05, 0.8]])
 
 
 @cache
-def markets(steps: int = 600) -> Array:
+def markets(steps: int = 400) -> Array:
     """Daily returns in per cent of two indices that `arch` ships."""
     prices = [import_module(f"arch.data.{name}").load()["Adj Close"] for name in ("sp500", "nasdaq")]
     return np.stack([100 * one.pct_change().dropna().to_numpy()[-steps:] for one in prices], axis=1)

@@ -16,7 +16,7 @@ from parallelrnn.classical.garch_recurrence import LinearRecurrence
 
 Array = NDArray[np.float64]
 
-_FIRST_STEPS, _STEPS = 40, 2000  # of the search, from each of several starts and then from where the best has led
+_FIRST_STEPS, _STEPS = 100, 2000  # of the search, from each of several starts and then from where the best has led
 _HOPELESS = 1e6  # the cost of parameters that are not allowed, or lead beyond all numbers
 _FLAT = 1e-4  # a slope of the mean log density that is none, beside what scores vary by from sample to sample
 _SINGULAR = 1e14  # condition of a Hessian that has no inverse to speak of

@@ -1,0 +1,268 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import matplotlib as mpl
+import pytest
+import torch
+from matplotlib import pyplot as plt
+from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
+
+from parallelrnn import ParaRNN
+from parallelrnn.theory.complexity import Complexity, critical_path, multiply_adds, plot_complexity
+
+SHAPES = [  # input_size, block sizes, length
+    (3, (2, 4, 1, 4), 7),
+    (1, (2, 2, 2), 5),
+    (5, (6,), 4),
+    (2, (1, 1, 3), 1),
+    (4, (5, 2), 2),
+]
+BATCH = 3
+
+
+class PlainLayer:
+    """A layer by matrix products of torch alone, a product for each block and step; what FlopCounterMode can count."""
+
+    def __init__(self, input_size: int, sizes: tuple[int, ...]) -> None:
+        self.recurrent = [torch.randn(size, size, requires_grad=True) for size in sizes]
+        self.projections = [torch.randn(input_size, size, requires_grad=True) for size in sizes]
+        self.aggregate = torch.randn(sum(sizes), sum(sizes), requires_grad=True)
+
+    def block(self, k: int, x: Tensor) -> Tensor:
+        """The states (T, B, D) of one block for x (T, B, input_size)."""
+        h = torch.zeros(x.shape[1], len(self.recurrent[k]))
+        states = []
+        for step in x:
+            h = torch.tanh(h @ self.recurrent[k] + step @ self.projections[k])
+            states.append(h)
+        return torch.stack(states)
+
+    def states(self, x: Tensor) -> Tensor:
+        return torch.cat([self.block(k, x) for k in range(len(self.recurrent))], -1)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return torch.stack([h @ self.aggregate for h in self.states(x)])
+
+
+def counted(work: Callable[[], object]) -> int:
+    """Multiply-adds of one sequence: torch counts a multiplication and an addition, for the whole batch."""
+    with FlopCounterMode(display=False) as counter:
+        work()
+    multiplications, rest = divmod(counter.get_total_flops(), 2 * BATCH)
+    assert rest == 0
+    return multiplications
+
+
+@pytest.mark.parametrize("input_gradient", [False, True])
+@pytest.mark.parametrize("aggregate", [False, True])
+@pytest.mark.parametrize(("input_size", "sizes", "length"), SHAPES)
+def test_multiply_adds_are_those_that_torch_counts(
+    input_size: int, sizes: tuple[int, ...], length: int, aggregate: bool, input_gradient: bool
+) -> None:
+    layer = PlainLayer(input_size, sizes)
+    x = torch.randn(length, BATCH, input_size, requires_grad=input_gradient)
+    outputs: list[Tensor] = []
+    forward = counted(lambda: outputs.append(layer(x) if aggregate else layer.states(x)))
+    backward = counted(lambda: outputs[0].sum().backward())
+    ours = multiply_adds(
+        input_size,
+        sum(sizes),
+        length,
+        block_size=list(sizes),
+        aggregate=aggregate,
+        input_gradient=input_gradient,
+    )
+    assert (ours.forward.total, ours.backward.total) == (forward, backward)
+
+
+@pytest.mark.parametrize(("input_size", "sizes", "length"), SHAPES)
+def test_the_forward_critical_path_is_the_longest_block_and_one_aggregate(
+    input_size: int, sizes: tuple[int, ...], length: int
+) -> None:
+    layer = PlainLayer(input_size, sizes)
+    x = torch.randn(length, BATCH, input_size)
+    longest = max(counted(lambda k=k: layer.block(k, x)) for k in range(len(sizes)))
+    one_aggregate = counted(lambda: torch.randn(BATCH, sum(sizes)) @ layer.aggregate)
+    ours = critical_path(input_size, sum(sizes), length, block_size=list(sizes)).forward
+    assert ours.recurrence + ours.projection == longest
+    assert ours.aggregate == one_aggregate
+
+
+class Counter:
+    """An interpreter of matrix products that multiplies entry by entry, leaves out zeros, and counts."""
+
+    def __init__(self) -> None:
+        self.multiplications = 0
+
+    def product(self, left: Tensor, right: Tensor) -> Tensor:
+        found = torch.zeros(len(left), right.shape[1], dtype=left.dtype)
+        for i, k in torch.argwhere(left).tolist():
+            for j in torch.argwhere(right[k]).flatten().tolist():
+                found[i, j] += left[i, k] * right[k, j]
+                self.multiplications += 1
+        return found
+
+
+class Block:
+    """A tanh block of random weights, with all that the proof of Theorem 2 takes from a run of it."""
+
+    def __init__(self, size: int, length: int) -> None:
+        self.weight = torch.randn(size, size, dtype=torch.float64)
+        self.inputs = torch.randn(length, size, dtype=torch.float64)  # U x + b
+        self.start = torch.randn(size, dtype=torch.float64)
+
+    def states(self, weight: Tensor) -> list[Tensor]:
+        states = [self.start]
+        for drive in self.inputs:
+            states.append(torch.tanh(weight @ states[-1] + drive))
+        return states
+
+    def parts(self, counter: Counter) -> tuple[list[Tensor], list[Tensor]]:
+        """B_1 ... B_T, each (D, D^2), and C_2 ... C_T."""
+        states = self.states(self.weight)
+        slopes = [torch.diag(1 - h**2) for h in states[1:]]
+        one = torch.eye(len(self.weight), dtype=torch.float64)
+        direct = [
+            counter.product(slope, torch.kron(h[None], one)) for slope, h in zip(slopes, states[:-1], strict=True)
+        ]
+        return direct, [counter.product(slope, self.weight) for slope in slopes[1:]]
+
+    def jacobian(self) -> Tensor:
+        """Of the last state by vec(W), columns of W one after the other, by torch: (D, D^2)."""
+        by_entry = torch.autograd.functional.jacobian(lambda weight: self.states(weight)[-1], self.weight)
+        return by_entry.transpose(1, 2).flatten(1)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("size", "length"), [(1, 6), (2, 1), (2, 2), (2, 6), (3, 4), (4, 3)])
+def test_the_backward_count_is_that_of_the_sum_in_the_proof(size: int, length: int) -> None:
+    """Each term from the left, none of them used for another."""
+    counter, block = Counter(), Block(size, length)
+    direct, passing = block.parts(counter)
+    found = direct[-1]
+    for j in range(1, length):
+        term = passing[-1]
+        for i in range(1, j):
+            term = counter.product(term, passing[-1 - i])
+        found = found + counter.product(term, direct[-1 - j])
+    torch.testing.assert_close(found, block.jacobian())  # so what is counted is the Jacobian
+    ours = critical_path(1, 3 * size, length, block_size=size)
+    assert ours.backward.recurrence == counter.multiplications
+    before = counter.multiplications
+    counter.product(torch.randn(3 * size, size, dtype=torch.float64), torch.randn(size, size**2, dtype=torch.float64))
+    assert ours.backward.aggregate == counter.multiplications - before
+
+
+@pytest.mark.parametrize(("size", "length"), [(2, 2), (2, 6), (3, 4)])
+def test_the_same_jacobian_takes_no_square_of_the_length(size: int, length: int) -> None:
+    """Each product of C is the last one times one more: 2 T - 3 products of order D^3 instead of T (T - 1) / 2."""
+    counter, block = Counter(), Block(size, length)
+    direct, passing = block.parts(counter)
+    found, term = direct[-1], passing[-1]
+    for j in range(1, length):
+        term = term if j == 1 else counter.product(term, passing[-j])
+        found = found + counter.product(term, direct[-1 - j])
+    torch.testing.assert_close(found, block.jacobian())
+    assert counter.multiplications == (2 * length - 1) * size**2 + (2 * length - 3) * size**3
+
+
+@pytest.mark.parametrize("block_size", [1, 2, 4, 8, [5, 2, 1]])
+def test_every_weight_is_used_once_a_step(block_size: int | list[int]) -> None:
+    layer = ParaRNN(3, 8, bias=False, block_size=block_size)
+    weights = sum(parameter.numel() for parameter in layer.parameters())
+    assert multiply_adds(3, 8, 11, block_size=block_size).forward.total == 11 * weights
+
+
+def vanilla(count: Callable[..., Complexity], input_size: int, hidden_size: int, length: int) -> Complexity:
+    return count(input_size, hidden_size, length, block_size=hidden_size, aggregate=False)
+
+
+@pytest.mark.parametrize("length", [1, 2, 9, 128])
+@pytest.mark.parametrize("hidden_size", [1, 2, 12])
+def test_the_counts_are_within_what_the_theorem_says_with_a_constant_of_one(hidden_size: int, length: int) -> None:
+    d, d_in, t = hidden_size, 3, length
+    dense = vanilla(critical_path, d_in, d, t)
+    assert dense.forward.total == t * d**2 + t * d * d_in
+    assert dense.backward.total <= t**2 * d**3
+    for largest in (size for size in (1, 2, 3, 4, 6, 12) if d % size == 0):
+        blocks = critical_path(d_in, d, t, block_size=largest)
+        assert blocks.forward.total == t * largest**2 + t * largest * d_in + d**2
+        assert blocks.backward.total <= t**2 * largest**3 + d * largest**3
+
+
+def test_the_order_in_the_length_and_in_the_largest_block() -> None:
+    """Doubling one of them: by 4 and by 8 in backward, to within the lower orders, which are of order 1 / 1000 here."""
+    base = critical_path(1, 4096, 4000, block_size=1024, aggregate=False).backward.total
+    longer = critical_path(1, 4096, 8000, block_size=1024, aggregate=False).backward.total
+    wider = critical_path(1, 4096, 4000, block_size=2048, aggregate=False).backward.total
+    assert longer / base == pytest.approx(4, rel=1e-3)
+    assert wider / base == pytest.approx(8, rel=1e-3)
+
+
+def test_one_block_is_a_vanilla_rnn_and_the_aggregate() -> None:
+    d, t = 6, 10
+    one, dense = critical_path(2, d, t, block_size=d), vanilla(critical_path, 2, d, t)
+    assert one.forward.total - dense.forward.total == d**2  # once: all steps side by side
+    assert one.backward.total - dense.backward.total == d**4
+    one, dense = multiply_adds(2, d, t, block_size=d), vanilla(multiply_adds, 2, d, t)
+    assert one.forward.total - dense.forward.total == t * d**2  # at each step
+    assert one.backward.total - dense.backward.total == 2 * t * d**2
+
+
+def test_unequal_blocks_wait_for_the_largest() -> None:
+    """Theorem 2 is about the largest block alone; in total, equal blocks are the cheapest of their number."""
+    unequal, equal = critical_path(1, 8, 5, block_size=[6, 1, 1]), critical_path(1, 6, 5, block_size=6)
+    assert unequal.forward.recurrence == equal.forward.recurrence
+    assert unequal.backward.recurrence == equal.backward.recurrence
+    in_pairs = multiply_adds(1, 8, 5, block_size=4).forward.recurrence
+    assert all(multiply_adds(1, 8, 5, block_size=[size, 8 - size]).forward.recurrence > in_pairs for size in (1, 2, 3))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ((0, 4, 3), "input_size must be at least 1, got 0"),
+        ((1, 0, 3), "hidden_size must be at least 1, got 0"),
+        ((1, 4, 0), "length must be at least 1, got 0"),
+        ((1, 5, 3), "hidden_size 5 is not a multiple of block_size 2"),
+    ],
+)
+@pytest.mark.parametrize("count", [critical_path, multiply_adds])
+def test_what_is_no_layer_is_refused(count: Callable[..., Complexity], sizes: tuple[int, ...], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        count(*sizes)
+
+
+@pytest.fixture
+def _no_window() -> Iterator[None]:
+    mpl.use("Agg")
+    yield
+    plt.close("all")
+
+
+@pytest.mark.usefixtures("_no_window")
+def test_the_figure_shows_ratios_to_a_vanilla_rnn_and_times_in_milliseconds() -> None:
+    block_sizes = [1, 2, 4, 8]
+    times = {
+        name: {size: (0.001 * size, 0.002 * size, 0.004 * size) for size in block_sizes}
+        for name in ("forward", "backward", "total")
+    }
+    counts, measured = plot_complexity(2, 8, 16, block_sizes, times, {"total": (0.01, 0.02, 0.03)})
+    path, everything, without = (line.get_ydata() for line in counts.lines[:3])
+    # By hand for d = 8, d_in = 2, T = 16: blocks of 8 without an aggregate are the vanilla RNN; of 1, they take 8 of
+    # its 64 recurrent weights, 16 steps forward and 31 for backward, beside 2 * 16 * 16 for the projection.
+    assert list(counts.lines[0].get_xdata()) == block_sizes
+    assert without[-1] == 1
+    assert without[0] == pytest.approx((47 * 8 + 512) / (47 * 64 + 512))
+    assert everything[-1] == pytest.approx(1 + 3 * 16 * 64 / (47 * 64 + 512))
+    assert path[0] < path[-1]
+    assert path[-1] > 1
+    medians = [container.lines[0].get_ydata() for container in measured.containers]
+    assert [list(one) for one in medians] == [[2, 4, 8, 16]] * 3
+    low, high = measured.containers[0].lines[2][0].get_segments()[-1][:, 1]
+    assert (low, high) == (pytest.approx(8), pytest.approx(32))  # of size 8, quartile to quartile
+    assert "torch.nn.RNN" in [text.get_text() for text in measured.get_legend().get_texts()]
+    assert len(plot_complexity(2, 8, 16, block_sizes)) == 1
+    with pytest.raises(ValueError, match="2 panels to draw, got 1 axes"):
+        plot_complexity(2, 8, 16, block_sizes, times, axes=[counts])
