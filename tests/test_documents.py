@@ -105,6 +105,14 @@ def test_the_table_of_times_is_that_of_the_results(monkeypatch: pytest.MonkeyPat
     assert [line for line in printed.splitlines() if line.startswith("|")] == shown
 
 
+def test_the_table_of_attention_is_that_of_the_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    transformer = importlib.import_module("transformer")
+    printed = transformer.table(json.loads((ROOT / "benchmarks" / "results" / "transformer.json").read_text()))
+    section = (ROOT / "docs" / "performance.md").read_text().split("## Attention of narrow heads")[1]
+    assert [line for line in section.splitlines() if line.startswith("|")] == printed.splitlines()
+
+
 @pytest.mark.parametrize("name", MODULES)
 def test_docstring_examples(name: str) -> None:
     results = doctest.testmod(importlib.import_module(name), extraglobs={"torch": torch})
