@@ -62,9 +62,6 @@ LEARNING_RATE = 3e-3
 SETTINGS = {"noise": NOISE, "scale": SCALE, "learning_rate": LEARNING_RATE}
 CONTENDERS = {"ParaRNN": "#1f6fb4", "nearest neighbours": "#c7522a", "kernel ridge": "0.45"}
 LARGEST = {"kernel ridge": 2000}
-# What holds ParaRNNs back: at the largest N, for the first two replicates, more of one thing at a time.
-MORE = {"ParaRNN, four times the steps": (SCALE, 256), "ParaRNN, twice the width": (2 * SCALE, 64)}
-MORE_REPLICATES = 2
 NEIGHBOURS = (1, 2, 3, 5, 8, 12, 18, 27, 40, 60, 90, 135, 200)
 WIDTHS_OF_KERNEL = (1.0, 3.0, 10.0, 30.0, 100.0)  # gamma in exp(-gamma distance^2)
 RIDGES = (0.01, 0.1, 1.0)
@@ -86,7 +83,7 @@ def width(size: int, target: Target, scale: float = SCALE) -> int:
     return 2 * math.ceil(scale * math.pow(size, eta) * math.log(size) / 2)
 
 
-def para_rnn(hidden_size: int, seed: int, learning_rate: float = LEARNING_RATE, steps: int = 64) -> Fit:
+def para_rnn(hidden_size: int, seed: int, learning_rate: float = LEARNING_RATE) -> Fit:
     """Ours."""
 
     def fit(x: Array, y: Array) -> Predict:
@@ -97,7 +94,7 @@ def para_rnn(hidden_size: int, seed: int, learning_rate: float = LEARNING_RATE, 
             readout="last",
             learning_rate=learning_rate,
             batch_size=128,
-            epoch_steps=(steps, steps),
+            epoch_steps=(64, 64),
             random_state=seed,
             progress=False,
         )
@@ -149,20 +146,15 @@ def jobs() -> Iterator[Job]:
                 for contender in CONTENDERS:
                     if size <= LARGEST.get(contender, size):
                         yield Job(target, contender, size, seed)
-    for seed in range(MORE_REPLICATES):
-        for target in targets():
-            for contender in MORE:
-                yield Job(target, contender, SIZES[-1], seed)
 
 
 def measure(job: Job) -> dict[str, Any]:
     """Fit and compare with the target."""
     target = targets(job.seed)[job.target]
     found = asdict(job)
-    if job.contender.startswith("ParaRNN"):
-        scale, steps = MORE.get(job.contender, (SCALE, 64))
-        found["hidden_size"] = width(job.size, target, scale)
-        fit = para_rnn(found["hidden_size"], job.seed, steps=steps)
+    if job.contender == "ParaRNN":
+        found["hidden_size"] = width(job.size, target)
+        fit = para_rnn(found["hidden_size"], job.seed)
     else:
         fit = {"nearest neighbours": nearest_neighbours, "kernel ridge": kernel_ridge}[job.contender]
     x, y = sample(target, job.size, NOISE, job.seed)
@@ -242,20 +234,6 @@ def _shown(slope: Slope) -> str:
     return f"{slope.value:.2f} ± {slope.standard_error:.2f}"
 
 
-def table_of_more(lines: list[dict[str, Any]]) -> str:
-    """What more steps or more width do at the largest N: geometric means over the same replicates, in Markdown."""
-    contenders = ("ParaRNN", *MORE)
-    rows = ["| target | " + " | ".join(contenders) + " |", "| --- " * (1 + len(contenders)) + "|"]
-    for name in targets():
-        cells = []
-        for contender in contenders:
-            wanted = [asdict(Job(name, contender, SIZES[-1], seed)) for seed in range(MORE_REPLICATES)]
-            logs = [math.log(line["excess"]) for line in lines if {key: line[key] for key in wanted[0]} in wanted]
-            cells.append(f"{math.exp(np.mean(logs)):.4f}")
-        rows.append(f"| {name} | {' | '.join(cells)} |")
-    return "\n".join(rows)
-
-
 def spreads(risks: list[Risk]) -> list[tuple[int, float, float, float]]:
     """By size: the least, the geometric mean and the largest excess risk of all replicates."""
     found = []
@@ -321,8 +299,7 @@ def main() -> None:
     elif arguments.what == "run":
         run(arguments.results)
     elif arguments.what == "table":
-        lines = load(arguments.results)[1]
-        print(table(lines), table_of_more(lines), sep="\n\n")
+        print(table(load(arguments.results)[1]))
     else:
         figure(load(arguments.results)[1], arguments.path)
 

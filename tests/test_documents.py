@@ -113,6 +113,14 @@ def test_the_table_of_attention_is_that_of_the_results(monkeypatch: pytest.Monke
     assert [line for line in section.splitlines() if line.startswith("|")] == printed.splitlines()
 
 
+def test_the_table_of_risks_is_that_of_the_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    regression = importlib.import_module("regression")
+    printed = regression.table(regression.load(ROOT / "benchmarks" / "results" / "regression.jsonl")[1])
+    section = (ROOT / "docs" / "mathematics.md").read_text().split("## Does the rate show?")[1].split("\n## ")[0]
+    assert [line for line in section.splitlines() if line.startswith("|")] == printed.splitlines()
+
+
 @pytest.mark.parametrize("name", MODULES)
 def test_docstring_examples(name: str) -> None:
     results = doctest.testmod(importlib.import_module(name), extraglobs={"torch": torch})
