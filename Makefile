@@ -15,11 +15,12 @@ setup: .venv/.installed-demo
 demo: setup
 	$(BIN)/parallelrnn demo
 
+# Each of the two workers has a core of its own, and more threads would fight for it.
 test: lint
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 test-all: lint
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m ""
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m ""
 
 lint: .venv/.installed-test
 	$(BIN)/ruff check .

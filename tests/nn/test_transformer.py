@@ -99,7 +99,7 @@ def test_padding_changes_nothing(attention: str) -> None:
 def test_gradients_are_those_of_differences() -> None:
     model = small(num_layers=2, num_states=2, segment_length=2, num_heads=1)
     x = sequences(3, 1).requires_grad_()
-    names, parameters = zip(*((n, p) for n, p in model.named_parameters() if p.numel() <= 16), strict=True)
+    names, parameters = zip(*((n, p) for n, p in model.named_parameters() if p.numel() <= 8), strict=True)
 
     def outputs(x: Tensor, *values: Tensor) -> Tensor:
         y, state = torch.func.functional_call(model, dict(zip(names, values, strict=True)), (x,))
@@ -234,7 +234,7 @@ def test_the_settings_of_the_paper_take_a_training_step(attention: str) -> None:
 
 
 def test_it_compiles_as_one_graph_and_runs_under_autocast() -> None:
-    model, x = small().float(), sequences().float()
+    model, x = small(num_layers=1, segment_length=2).float(), sequences(5).float()
     expected, _ = model(x)
     compiled = torch.compile(model, backend="eager", fullgraph=True)
     torch.testing.assert_close(compiled(x)[0], expected, rtol=1e-4, atol=1e-4)

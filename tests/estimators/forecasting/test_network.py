@@ -11,6 +11,7 @@ from parallelrnn import WaveDecoder
 from parallelrnn.estimators.encoder import CELLS
 from parallelrnn.estimators.forecasting.network import DECODERS, Architecture, Network
 from parallelrnn.estimators.forecasting.sequences import Batch
+from parallelrnn.estimators.transformer import TransformerEncoder
 
 LOOKBACK, HORIZON = 12, 6
 SMALL: dict[str, Any] = {
