@@ -183,6 +183,7 @@ def test_a_unit_root_is_told_of() -> None:
             "given: expected a whole number of values, 2 or more, got 1",
         ),
         (lambda: ARMA(1, 0).fit(simulated("AR(1)")).forecast(2, level=0.95), "95, not 0.95"),
+        (lambda: ARMA(1, 0).fit(simulated("AR(1)")).forecast(2, level=[80, 95]), "level is in per cent"),
         (lambda: ARMA(1, 0).fit(simulated("AR(1)")).forecast(0), "steps: expected a whole number above zero"),
         (lambda: ARMA(1, 0).fit(simulated("AR(1)")).forecast(2, level=0), "level is in per cent"),
     ],

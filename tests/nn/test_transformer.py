@@ -91,7 +91,7 @@ def test_padding_changes_nothing(attention: str) -> None:
     assert not grad[2, 1:].any()
     assert not together[6].any()
     torch.testing.assert_close(state.states[0][6], model.recurrent_layers[0].initial)
-    with pytest.raises(ValueError, match="ended at different steps"):
+    with pytest.raises(ValueError, match="ended before their padding did"):
         model(sequences(batch=7), state)
     torch.testing.assert_close(model(sequences()[:, :5], lengths=[5, 5, 5])[1].ragged, False)
 
@@ -193,6 +193,9 @@ def test_its_memory_can_be_read_and_followed(attention: str, blocks: int, size: 
     assert {feature.layer for feature in features} == {0, 1}
     tracker = FeatureTracker(model)
     assert tracker.record(0).counts == features.counts()
+    text = str(features.summary())
+    assert "no transition from one step to the next" in text
+    assert "growing" not in text
     report(model, sequences(), tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
     assert "2 of 3 layers with 4 states of 8" in page
@@ -307,5 +310,9 @@ def test_wrong_data_are_refused() -> None:
             model(sequences(), other(sequences())[1])
     with pytest.raises(ValueError, match="it is of another model or batch"):
         model(sequences(), model(sequences(batch=2))[1])
+    with pytest.raises(ValueError, match=r"of torch\.float32; it is of another model"):
+        model(sequences(), small().float()(sequences().float())[1])
+    with pytest.raises(ValueError, match="its segments have 9 steps or more, and those of this model 5"):
+        model(sequences(), small(segment_length=9)(sequences())[1])
     with pytest.raises(TypeError, match="expected x to be a torch"):
         model([[1.0]])

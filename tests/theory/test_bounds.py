@@ -295,3 +295,8 @@ def test_eta_lies_in_the_interval_of_the_corollary() -> None:
     deep, wide = balanced(target, 10**8, 0), balanced(target, 10**8, 0.25)
     assert (deep.depth_factor, deep.width_factor) == (100, 1)
     assert (wide.depth_factor, wide.width_factor) == (1, 100)
+
+
+def test_searches_that_would_not_end_are_refused() -> None:
+    with pytest.raises(ValueError, match="inputs of 100000 numbers are too many to search"):
+        log_informative_sample_size(HolderClass(1, 100, 1000))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import matplotlib as mpl
 import pytest
@@ -266,3 +267,12 @@ def test_the_figure_shows_ratios_to_a_vanilla_rnn_and_times_in_milliseconds() ->
     assert len(plot_complexity(2, 8, 16, block_sizes)) == 1
     with pytest.raises(ValueError, match="2 panels to draw, got 1 axes"):
         plot_complexity(2, 8, 16, block_sizes, times, axes=[counts])
+
+
+@pytest.mark.parametrize("count", [critical_path, multiply_adds])
+def test_words_of_layers_are_not_taken_for_numbers(count: Any) -> None:
+    for aggregate in ("linear", None):
+        with pytest.raises(TypeError, match="aggregate: expected True"):
+            count(3, 8, 4, aggregate=aggregate)
+    with pytest.raises(TypeError, match="input_size should be of type int, got: float"):
+        count(3.0, 8, 4)

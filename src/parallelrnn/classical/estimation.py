@@ -6,6 +6,7 @@ import math
 import warnings
 from dataclasses import dataclass, field
 from functools import cached_property
+from numbers import Real
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -85,7 +86,8 @@ class ARMA:
             raise ValueError(
                 f"y holds {len(wrong)} values that are not finite, the first at {wrong[0]}; fill them first"
             )
-        if given is not None and (isinstance(given, bool) or not isinstance(given, int) or given < self.p):
+        whole = isinstance(given, int | np.integer) and not isinstance(given, bool)
+        if given is not None and (not whole or given < self.p):
             raise ValueError(f"given: expected a whole number of values, {self.p} or more, got {given!r}")
         least = 2 * (self.p + self.q + self.mean) + 2 + max(0, (given or 0) - self.p)
         if len(series) < least:
@@ -163,7 +165,7 @@ class ArmaFit:
 
         if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 1:
             raise ValueError(f"steps: expected a whole number above zero, got {steps!r}")
-        if not 1 <= level < 100:
+        if not isinstance(level, Real) or not 1 <= level < 100:
             raise ValueError(f"level is in per cent, from 1 to below 100 (95, not 0.95), got {level!r}")
         ar, ma, mean = self.coefficients
         model = Innovations.of_coefficients(ar[:, None, None], ma[:, None, None], np.zeros(1))
@@ -219,8 +221,8 @@ def _inverse(curvature: Array, ar: Array, ma: Array) -> Array:
     if edges or np.linalg.eigvalsh(curvature).min() <= 0:
         where = f"{' and '.join(edges)} at the edge of" if edges else "the likelihood has no maximum within"
         warnings.warn(
-            f"{where} the stationary and invertible models, so there are no standard errors; use fewer terms, or "
-            "difference the series",
+            f"{where} the stationary and invertible models, so there are no standard errors; use fewer terms"
+            + (", or difference the series" if "ar" in edges else ""),
             stacklevel=3,
         )
         return np.full_like(curvature, np.nan)

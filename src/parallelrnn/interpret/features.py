@@ -29,6 +29,7 @@ Array = NDArray[np.float64]
 Forms = Sequence[Array | None]  # of each matrix, see `Shares`
 Part = tuple[int, complex, float, float]  # of a Jordan block: order, eigenvalue, distance, share
 Found = Sequence[Sequence[Part]]  # for each matrix
+_ATTENTION = ("query", "cross_query", "key", "value")  # gates
 
 
 @dataclass(frozen=True)
@@ -78,8 +79,8 @@ class Features(Table[Feature]):
                 feature.label,
                 f"{feature.modulus:.4f}",
                 f"{feature.angle:.4f}",
-                "-" if math.isinf(feature.period) else self.time.format(feature.period),
-                self.time.format(feature.half_life, infinite=feature.meaning),
+                "-" if math.isinf(feature.period) or self._of_attention else self.time.format(feature.period),
+                "-" if self._of_attention else self.time.format(feature.half_life, infinite=feature.meaning),
                 f"{feature.distance:.2g}",
                 *([format_share(feature.share)] if self.has_shares else []),
             )
@@ -88,6 +89,11 @@ class Features(Table[Feature]):
         names = ["layer", "direction", "gate", "block", "type", "modulus", "angle", "period", "half-life", "distance"]
         names += ["share"] if self.has_shares else []
         return Display(f"{self.name}: how the model remembers", names, rows, self._notes(len(shown)))
+
+    @property
+    def _of_attention(self) -> bool:
+        """Whether the matrices map a state to queries, keys and values: no step follows from them alone."""
+        return any(feature.gate in _ATTENTION for feature in self)
 
     def _notes(self, shown: int) -> list[str]:
         counts = ", ".join(f"{count} {label}" for label, count in self.counts().items())
@@ -99,14 +105,20 @@ class Features(Table[Feature]):
                 f"{'remembers' if self.nullity == 1 else 'remember'} nothing"
                 + (f"; the input of the same step carries {carried}." if carried else ".")
             )
-        if any(feature.modulus >= 1 for feature in self):
+        if any(feature.modulus >= 1 for feature in self) and not self._of_attention:
             notes.append(
                 "A modulus of 1 or more does not fade by itself: a linear layer diverges above 1, and in others only "
                 "the activation or the gates hold the state."
             )
         notes.append(
             "Distance: a change of the matrix so large makes the eigenvalue a repeated one, where the type changes "
-            "(blocks of size 2: no smaller one does). These are the memory (MA side), not the cycles of a forecast."
+            "(blocks of size 2: no smaller one does). "
+            + (
+                "These are the matrices by which states enter attention, and no transition from one step to the next: "
+                "they have no period and no half-life of their own, and what is kept is up to the gate."
+                if self._of_attention
+                else "These are the memory (MA side), not the cycles of a forecast."
+            )
         )
         if self.has_shares and len({feature.gate for feature in self}) > 1:
             notes.append("The shares of each gate sum to one" + (", with those." if self.at_once else "."))

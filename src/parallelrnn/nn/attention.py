@@ -123,7 +123,8 @@ class ParaAttentionCell(nn.Module):
 
     With block-diagonal W_Q, W_K and W_V, h' = softmax(Q [K_h K_x]' / sqrt(D)) [V_h V_x] in every block, where Q, K_h
     and V_h are made from the memory h, and K_x and V_x by the same matrices from the tokens. A cell has no aggregate;
-    with `block_size=hidden_size` it is the vanilla cell.
+    with `block_size=hidden_size` it is the vanilla cell. A memory of zeros asks for nothing: from it all that is seen
+    counts alike, and W_Q and W_K learn only from the second call on, or from a memory that is given.
 
     Examples
     --------

@@ -276,10 +276,21 @@ class BlockRecurrentTransformer(nn.Module):
                 f"state: expected states {expected} and caches of {len(self.layers)} layers, got {shapes} and "
                 f"{len(state.previous)}; it is of another model or batch"
             )
+        weight, length = self.embed.weight, self.segment_length
+        for cache in (*state.previous, *state.current):
+            if cache.keys.dtype != weight.dtype or cache.keys.shape[::2] != (batch, self.d_model):
+                raise ValueError(
+                    f"state: expected caches ({batch}, ..., {self.d_model}) of {weight.dtype}, got "
+                    f"{tuple(cache.keys.shape)} of {cache.keys.dtype}; it is of another model or batch"
+                )
+            if length is not None and cache.keys.shape[1] > length:
+                raise ValueError(
+                    f"state: its segments have {cache.keys.shape[1]} steps or more, and those of this model {length}"
+                )
         if state.ragged:
             raise ValueError(
-                "state: these sequences ended at different steps, so that they cannot go on together; run each by "
-                "itself, without lengths"
+                "state: it is of sequences that ended before their padding did, which cannot go on together; run "
+                "each by itself, without lengths"
             )
         return state
 

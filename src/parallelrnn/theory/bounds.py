@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from math import inf, isfinite, isqrt, log
 from typing import Any
 
+_LARGEST = 10_000  # dimension for which the search takes seconds
 _SLACK = 1e-3  # integers that `recommended` did not pick lower the logarithm of the bound by less than this
 
 
@@ -191,6 +192,11 @@ def log_informative_sample_size(target: HolderClass, *, constant: float = 1.0, b
     To 0.1 % of itself. It is far beyond any data: with C = 1 about 10^94 for Lipschitz functions of 24 steps of one
     series.
     """
+    if target.dimension > _LARGEST:
+        raise ValueError(
+            f"inputs of {target.dimension} numbers are too many to search for a network, {_LARGEST} are not; the "
+            "sample only grows with their number"
+        )
 
     def says_nothing(log_n: float) -> bool:
         found = _recommended(target, log_n, constant, block_size)

@@ -72,7 +72,7 @@ def critical_path(
     >>> critical_path(input_size=1, hidden_size=128, length=128, block_size=128, aggregate=False).forward.total
     2113536
     """
-    largest = max(_sizes(input_size, hidden_size, length, block_size))
+    largest = max(_sizes(input_size, hidden_size, length, block_size, aggregate))
     terms = length * (length - 1) // 2  # 1 + 2 + ... + (T - 1)
     return Complexity(
         Operations(length * largest**2, length * largest * input_size, aggregate * hidden_size**2),
@@ -99,7 +99,7 @@ def multiply_adds(
     >>> multiply_adds(input_size=1, hidden_size=128, length=128, block_size=2, aggregate=False).forward.total
     49152
     """
-    recurrence = sum(size**2 for size in _sizes(input_size, hidden_size, length, block_size))
+    recurrence = sum(size**2 for size in _sizes(input_size, hidden_size, length, block_size, aggregate))
     projection, mixing = hidden_size * input_size, aggregate * hidden_size**2
     return Complexity(
         Operations(length * recurrence, length * projection, length * mixing),
@@ -170,8 +170,12 @@ def _plot_times(ax: Axes, times: Mapping[str, Times], vanilla: Mapping[str, Sequ
     ax.set_ylabel("milliseconds")
 
 
-def _sizes(input_size: int, hidden_size: int, length: int, block_size: BlockSize) -> tuple[int, ...]:
+def _sizes(input_size: int, hidden_size: int, length: int, block_size: BlockSize, aggregate: bool) -> tuple[int, ...]:
     for name, value in (("input_size", input_size), ("hidden_size", hidden_size), ("length", length)):
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise TypeError(f"{name} should be of type int, got: {type(value).__name__}")
         if value < 1:
             raise ValueError(f"{name} must be at least 1, got {value}")
+    if not isinstance(aggregate, bool):
+        raise TypeError(f"aggregate: expected True (a linear one) or False (none), got {aggregate!r}")
     return parse_block_size(hidden_size, block_size).sizes
