@@ -11,7 +11,20 @@ import parallelrnn
 
 SOURCE = Path(parallelrnn.__file__).parent
 # A package may import itself and those before it, and `files`.
-ORDER = ["files", "kernels", "nn", "interpret", "classical", "theory", "estimators", "integrations", "bench", "cli"]
+ORDER = [
+    "files",
+    "datasets",
+    "kernels",
+    "nn",
+    "interpret",
+    "classical",
+    "theory",
+    "estimators",
+    "integrations",
+    "bench",
+    "experiments",
+    "cli",
+]
 
 
 def imports(path: Path) -> set[str]:

@@ -22,12 +22,13 @@ from parallelrnn.bench.results import Results
 from parallelrnn.bench.run import Settings, run
 from parallelrnn.cli import demo as demonstration
 from parallelrnn.cli import doctor as diagnosis
-from parallelrnn.cli import forecasting
+from parallelrnn.cli import forecasting, reproduce
 from parallelrnn.cli.refusals import refusals
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 for command in (forecasting.fit, forecasting.forecast, forecasting.explain, forecasting.evaluate):
     app.command()(command)
+app.add_typer(reproduce.app, name="reproduce")
 
 
 def _tell_version(wanted: bool) -> None:

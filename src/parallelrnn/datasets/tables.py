@@ -1,0 +1,175 @@
+"""The tables of the forecasting experiments: ETT and WTH, with the splits and windows of Informer.
+
+ETT (Electricity Transformer Temperature) has seven columns every hour or 15 minutes over two years, of which 12, 4 and
+4 months of 30 days are used. WTH has twelve columns of hourly weather over the 48 months of 2010 to 2013, split into
+28, 10 and 10 of them. Both were made known by Informer (Zhou et al., "Informer: Beyond Efficient Transformer for Long
+Sequence Time-Series Forecasting", 2021).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parallelrnn.datasets.sources import DatasetError, Source, locate
+
+Times = NDArray[np.datetime64]
+
+PARTS = ("train", "validation", "test")
+
+
+@dataclass(frozen=True)
+class Table:
+    """Several series over the same times, and which rows are for training, validation and test."""
+
+    name: str
+    values: NDArray[np.float64]  # (n, C)
+    columns: tuple[str, ...]  # C
+    times: Times  # (n,), in seconds
+    borders: tuple[int, int, int]  # where the rows for training, validation and test end; rows after them are not used
+
+    def standardised(self) -> NDArray[np.float32]:
+        """All values, (n, C), less the mean and over the deviation that a column has in the training rows.
+
+        The deviation divides by the number of rows, not by one less; a constant column is only centred.
+        """
+        train = self.values[: self.borders[0]]
+        deviation = train.std(axis=0)
+        scaled = (self.values - train.mean(axis=0)) / np.where(deviation == 0, 1.0, deviation)
+        return np.asarray(scaled, dtype=np.float32)
+
+    def windows(self, part: str, lookback: int, horizon: int) -> NDArray[np.int64]:
+        """The first rows of all windows of a part: `lookback` rows that are known, then `horizon` to be forecast.
+
+        The rows to be forecast lie in the part. Those known may reach back into the part before, as in Informer, so
+        that how many windows are judged does not depend on the look-back. Every window counts, also those that would
+        not fill a last batch.
+        """
+        if part not in PARTS:
+            raise ValueError(f"part should be one of {', '.join(PARTS)}, got {part!r}")
+        if lookback < 1 or horizon < 1:
+            raise ValueError(f"lookback and horizon should be at least 1, got {lookback} and {horizon}")
+        which = PARTS.index(part)
+        end = self.borders[which]
+        # The training rows have no part before them: their first look-back is spent.
+        begin = lookback if which == 0 else self.borders[which - 1]  # of what is forecast
+        if lookback > begin:
+            raise ValueError(
+                f"lookback {lookback} reaches back before the first row of {self.name} from its {part} rows, which "
+                f"begin at {begin}; use at most {begin}"
+            )
+        if end - begin < horizon:
+            raise ValueError(
+                f"no window fits into the {part} rows of {self.name}: lookback {lookback} leaves {max(0, end - begin)} "
+                f"rows to forecast and horizon is {horizon}; use shorter ones"
+            )
+        return np.arange(begin - lookback, end - horizon - lookback + 1, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a table's file has to look like."""
+
+    source: Source
+    columns: tuple[str, ...]
+    first: str
+    step: int  # seconds
+    rows: int
+    borders: tuple[int, int, int]
+
+
+def _ett(name: str, sha256: str, per_hour: int) -> Layout:
+    month = 30 * 24 * per_hour
+    url = f"https://raw.githubusercontent.com/zhouhaoyi/ETDataset/main/ETT-small/{name}.csv"
+    return Layout(
+        Source(f"ett/{name}.csv", sha256, url, home="https://github.com/zhouhaoyi/ETDataset"),
+        ("HUFL", "HULL", "MUFL", "MULL", "LUFL", "LULL", "OT"),
+        "2016-07-01T00:00:00",
+        3600 // per_hour,
+        17420 * per_hour,
+        (12 * month, 16 * month, 20 * month),
+    )
+
+
+# ETDataset publishes no checksums. These are those of its files as many public projects have recorded them.
+LAYOUTS = {
+    "ETTh1": _ett("ETTh1", "f18de3ad269cef59bb07b5438d79bb3042d3be49bdeecf01c1cd6d29695ee066", 1),
+    "ETTh2": _ett("ETTh2", "a3dc2c597b9218c7ce1cd55eb77b283fd459a1d09d753063f944967dd6b9218b", 1),
+    "ETTm1": _ett("ETTm1", "6ce1759b1a18e3328421d5d75fadcb316c449fcd7cec32820c8dafda71986c9e", 4),
+    "ETTm2": _ett("ETTm2", "db973ca252c6410a30d0469b13d696cf919648d0f3fd588c60f03fdbdbadd1fd", 4),
+    # Informer links to a folder of a file-sharing service and gives no checksum. Copies that were saved again differ in
+    # their bytes and not in their values, so the form is checked instead.
+    "WTH": Layout(
+        Source("wth/WTH.csv", None, None, home="https://github.com/zhouhaoyi/Informer2020 (its README links to it)"),
+        (
+            "Visibility",
+            "DryBulbFarenheit",
+            "DryBulbCelsius",
+            "WetBulbFarenheit",
+            "DewPointFarenheit",
+            "DewPointCelsius",
+            "RelativeHumidity",
+            "WindSpeed",
+            "WindDirection",
+            "StationPressure",
+            "Altimeter",
+            "WetBulbCelsius",
+        ),
+        "2010-01-01T00:00:00",
+        3600,
+        35064,
+        # Calendar months, whose 48 are all of the file: up to May 2012, up to March 2013, up to January 2014.
+        (851 * 24, 1155 * 24, 1461 * 24),
+    ),
+}
+
+
+def load_table(name: str) -> Table:
+    """One of ETTh1, ETTh2, ETTm1, ETTm2 and WTH, downloaded if need be (WTH cannot be)."""
+    if name not in LAYOUTS:
+        raise ValueError(f"name should be one of {', '.join(LAYOUTS)}, got {name!r}")
+    layout = LAYOUTS[name]
+    path = locate(layout.source)
+    try:
+        columns, times, values = read_table(path)
+        _check(layout, columns, times, values)
+    except ValueError as error:
+        raise DatasetError(f"{path} is not the {name} that was published: {error}; replace it by that one") from error
+    return Table(name, values, columns, times, layout.borders)
+
+
+def read_table(path: Path) -> tuple[tuple[str, ...], Times, NDArray[np.float64]]:
+    """The columns, times and values of a file with comma-separated values whose first column holds times."""
+    with path.open(encoding="utf-8-sig") as file:
+        header = file.readline().strip().split(",")
+    if header[0] != "date" or len(header) < 2:
+        raise ValueError(f"expected a first line that begins with 'date,', got {','.join(header)[:80]!r}")
+    # A number too few or too many in any line is refused here, with the number of its row.
+    stamps = np.loadtxt(path, dtype="U19", delimiter=",", skiprows=1, usecols=0, ndmin=1, encoding="utf-8-sig")
+    values = np.loadtxt(path, delimiter=",", skiprows=1, usecols=range(1, len(header)), ndmin=2, encoding="utf-8-sig")
+    return tuple(header[1:]), _times(stamps), values
+
+
+def _times(stamps: NDArray[np.str_]) -> Times:
+    """Times that are written as 2010-01-31 07:00:00 (ETT) or as 1/31/2010 7:00 (WTH)."""
+    if len(stamps) and "/" in stamps[0]:
+        return np.array([datetime.strptime(stamp, "%m/%d/%Y %H:%M") for stamp in stamps], dtype="datetime64[s]")
+    return stamps.astype("datetime64[s]")
+
+
+def _check(layout: Layout, columns: tuple[str, ...], times: Times, values: NDArray[np.float64]) -> None:
+    if columns != layout.columns:
+        raise ValueError(f"expected the columns {', '.join(layout.columns)}, got {', '.join(columns)}")
+    if len(values) != layout.rows:
+        raise ValueError(f"expected {layout.rows} rows, got {len(values)}")
+    expected = np.datetime64(layout.first, "s") + np.arange(layout.rows) * np.timedelta64(layout.step, "s")
+    wrong = np.flatnonzero(times != expected)
+    if len(wrong):
+        raise ValueError(f"expected row {wrong[0] + 1} to be of {expected[wrong[0]]}, got {times[wrong[0]]}")
+    wrong = np.flatnonzero(~np.isfinite(values).all(axis=1))
+    if len(wrong):
+        raise ValueError(f"expected a number in every column, got none or none finite in row {wrong[0] + 1}")

@@ -1,0 +1,212 @@
+"""Who runs jobs: this process, several processes of this machine, or a Ray cluster."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+from parallelrnn.experiments.experiment import ExperimentError, Job, Workspace
+from parallelrnn.experiments.perform import perform
+from parallelrnn.experiments.store import Line, Store
+
+
+@dataclass(frozen=True)
+class Event:
+    """What happened to a job."""
+
+    job: Job
+    kind: str  # began, moved, done, paused or failed
+    part: float = 0.0  # that is done
+    line: Line | None = None
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How jobs are run."""
+
+    folder: Path
+    workers: int = 1
+    threads: int | None = None  # of each worker; the cores, shared out, if not given
+    deadline: float = float("inf")  # of time.monotonic()
+    every: float = 60.0  # seconds between checkpoints
+
+    @property
+    def worker_threads(self) -> int:
+        """Threads of each worker."""
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return self.threads or max(1, cores // self.workers)
+
+    def workspace(self, job: Job, tell: Callable[[float], None] = lambda part: None) -> Workspace:
+        """Of a job."""
+        return Workspace(Store(self.folder).workspace(job), self.deadline, tell, self.every)
+
+
+def here(jobs: Sequence[Job], settings: Settings) -> Iterator[Event]:
+    """One after the other in this process."""
+    store = Store(settings.folder)
+    for job in jobs:
+        if time.monotonic() >= settings.deadline:
+            return
+        yield Event(job, "began")
+        try:
+            line = perform(job, settings.workspace(job), settings.worker_threads)
+        except Exception as error:
+            yield Event(job, "failed", problem=_told(error))
+        else:
+            if line is not None:
+                store.finish(job, line)
+            yield Event(job, "paused" if line is None else "done", line=line)
+
+
+def processes(jobs: Sequence[Job], settings: Settings) -> Iterator[Event]:
+    """In several processes of this machine. One that is killed takes its job with it, and another takes its place."""
+    context = multiprocessing.get_context("spawn")
+    waiting = list(jobs)
+    busy: dict[Connection, tuple[Any, Job]] = {}
+    idle: list[tuple[Connection, Any]] = []
+    try:
+        while waiting or busy:
+            while waiting and len(busy) < settings.workers and time.monotonic() < settings.deadline:
+                connection, process = idle.pop() if idle else _start(context, settings)
+                job = waiting.pop(0)
+                connection.send(job)
+                busy[connection] = (process, job)
+                yield Event(job, "began")
+            if not busy:
+                return
+            for connection in wait(list(busy)):
+                assert isinstance(connection, Connection)
+                process, job = busy[connection]
+                try:
+                    kind, what = connection.recv()
+                except (EOFError, OSError):
+                    del busy[connection]
+                    process.join()
+                    yield Event(job, "failed", problem=_ended(process.exitcode))
+                    continue
+                if kind == "moved":
+                    yield Event(job, "moved", part=what)
+                    continue
+                del busy[connection]
+                idle.append((connection, process))
+                if kind == "failed":
+                    yield Event(job, "failed", problem=what)
+                else:
+                    yield Event(job, "paused" if what is None else "done", line=what)
+    finally:
+        for connection, process in [*idle, *((one, process) for one, (process, _) in busy.items())]:
+            connection.close()  # a worker whose connection is gone ends
+            process.join(timeout=1)
+            if process.is_alive():
+                process.terminate()
+                process.join()
+
+
+def _start(context: Any, settings: Settings) -> tuple[Connection, Any]:
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_work, args=(theirs, settings), daemon=True)
+    process.start()
+    theirs.close()
+    return ours, process
+
+
+def _work(connection: Connection, settings: Settings) -> None:
+    """What a worker does until nobody wants more of it."""
+    store, told = Store(settings.folder), 0.0
+
+    def tell(part: float) -> None:
+        nonlocal told
+        if time.monotonic() - told >= 0.5:
+            told = time.monotonic()
+            connection.send(("moved", part))
+
+    while True:
+        try:
+            job = connection.recv()
+        except (EOFError, OSError):
+            return
+        try:
+            line = perform(job, settings.workspace(job, tell), settings.worker_threads)
+            if line is not None:
+                store.finish(job, line)
+            answer: tuple[str, Any] = ("done", line)
+        except BrokenPipeError:
+            return  # who asked is gone
+        except Exception as error:
+            answer = ("failed", _told(error))
+        try:
+            connection.send(answer)
+        except BrokenPipeError:
+            return
+
+
+def cluster(jobs: Sequence[Job], settings: Settings) -> Iterator[Event]:
+    """On a Ray cluster, or on a Ray of this machine if none is running; results are written here, checkpoints there.
+
+    A job that a node of the cluster did not finish goes on from its checkpoint where the results folder is shared, and
+    from its beginning where it is not.
+    """
+    try:
+        import ray
+    except ImportError as error:
+        raise ExperimentError("--engine ray needs Ray: pip install 'parallelrnn[ray]'") from error
+    store = Store(settings.folder)
+    settings = replace(settings, folder=settings.folder.absolute())
+    started = not ray.is_initialized()
+    if started:
+        ray.init(address=os.environ.get("RAY_ADDRESS"), num_cpus=None, log_to_driver=False, include_dashboard=False)
+    try:
+        run = ray.remote(num_cpus=settings.worker_threads, max_retries=1)(_on_a_node)
+        running: dict[Any, Job] = {}
+        waiting = list(jobs)
+        while waiting or running:
+            while waiting and len(running) < settings.workers and time.monotonic() < settings.deadline:
+                job = waiting.pop(0)
+                running[run.remote(job, settings, settings.deadline - time.monotonic())] = job
+                yield Event(job, "began")
+            if not running:
+                return
+            (first, *_), _ = ray.wait(list(running), num_returns=1)
+            job = running.pop(first)
+            try:
+                line = ray.get(first)
+            except ray.exceptions.RayError as error:
+                yield Event(job, "failed", problem=_told(error))
+            else:
+                if line is not None:
+                    store.finish(job, line)
+                yield Event(job, "paused" if line is None else "done", line=line)
+    finally:
+        if started:
+            ray.shutdown()
+
+
+def _on_a_node(job: Job, settings: Settings, left: float) -> Line | None:
+    its_own = replace(settings, deadline=time.monotonic() + left)  # clocks of nodes differ
+    return perform(job, its_own.workspace(job), settings.worker_threads)
+
+
+def _told(error: Exception) -> str:
+    """What went wrong: a sentence where one was meant for people, else all of it."""
+    if isinstance(error, ExperimentError) or type(error).__name__ == "DatasetError":
+        return str(error)
+    return "".join(traceback.format_exception(error)).strip()
+
+
+def _ended(status: int | None) -> str:
+    how = f"was killed by signal {-status}" if status is not None and status < 0 else f"ended with status {status}"
+    return (
+        f"its process {how} (signal 9 often means that memory was used up: try fewer --workers); the same command goes "
+        "on from its checkpoint"
+    )
+
+
+ENGINES = {"local": processes, "ray": cluster, "here": here}

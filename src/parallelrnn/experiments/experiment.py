@@ -1,0 +1,126 @@
+"""What an experiment is: cells of a table, each a small frozen configuration, and how one of them is run."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import time
+import types
+import typing
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+Curve = list[dict[str, float]]
+
+
+class ExperimentError(ValueError):
+    """An experiment that cannot be run as asked."""
+
+
+class OutOfTimeError(Exception):
+    """The time is used up; all that it takes to go on is kept."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run found."""
+
+    metrics: dict[str, float]
+    curve: Curve = field(default_factory=list)  # along the training, a line for each epoch
+    details: dict[str, Any] = field(default_factory=dict)  # what figures need besides
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """Where a run keeps what it takes to go on, until when it may go on now, and whom it tells how far it is."""
+
+    directory: Path | None = None
+    deadline: float = float("inf")  # of time.monotonic()
+    tell: Callable[[float], None] = lambda part: None  # the part that is done, 0 to 1
+    every: float = 60.0  # seconds between checkpoints
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the time is used up."""
+        return time.monotonic() >= self.deadline
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One table or figure of the paper."""
+
+    name: str
+    of: str  # what of the paper
+    config: type[Any]  # a frozen dataclass, the paper's values as defaults
+    cells: Callable[[], Sequence[Any]]  # what the paper ran
+    run: Callable[[Any, int, Workspace], Outcome]  # of a configuration and a seed
+    replicates: int  # how often the paper ran each cell; seeds 0, 1, ...
+
+    def jobs(
+        self,
+        only: dict[str, Sequence[str]] | None = None,
+        changes: dict[str, str] | None = None,
+        replicates: int | None = None,
+    ) -> list[Job]:
+        """The cells with these values, changed so, one replicate of all after the other."""
+        cells: Sequence[Any] = self.cells()
+        for name, wanted in (only or {}).items():
+            there = list(dict.fromkeys(str(getattr(cell, self._checked(name))) for cell in cells))
+            unknown = [value for value in wanted if value not in there]
+            if unknown:
+                raise ExperimentError(f"{self.name}: {name} is one of {', '.join(there)}; got {', '.join(unknown)}")
+            cells = [cell for cell in cells if str(getattr(cell, name)) in wanted]
+        if not cells:
+            raise ExperimentError(f"{self.name} has no cell in which all of that is so; ask for less at once")
+        changed = {name: self._value(name, text) for name, text in (changes or {}).items()}
+        cells = list(dict.fromkeys(dataclasses.replace(cell, **changed) for cell in cells))
+        return [Job(self.name, cell, seed) for seed in range(replicates or self.replicates) for cell in cells]
+
+    def _checked(self, name: str) -> str:
+        names = [one.name for one in dataclasses.fields(self.config)]
+        if name not in names:
+            raise ExperimentError(f"{self.name} has no {name}; what can be chosen are {', '.join(names)}")
+        return name
+
+    def _value(self, name: str, text: str) -> Any:
+        """A value of a configuration, from text."""
+        kind = typing.get_type_hints(self.config)[self._checked(name)]
+        kinds = kind.__args__ if isinstance(kind, types.UnionType) else (kind,)
+        if type(None) in kinds and text.lower() == "none":
+            return None
+        for one in kinds:
+            if one in (int, float, str):
+                try:
+                    return one(text)
+                except ValueError:
+                    continue
+        raise ExperimentError(f"{self.name}: {name} takes a value of type {kind}, got {text!r}")
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run: a cell and a seed."""
+
+    experiment: str
+    config: Any
+    seed: int
+
+    def to_json(self) -> dict[str, Any]:
+        """All that decides how it goes."""
+        return {"experiment": self.experiment, "config": dataclasses.asdict(self.config), "seed": self.seed}
+
+    @property
+    def key(self) -> str:
+        """A name that no other job has."""
+        return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()[:16]
+
+    def __str__(self) -> str:
+        values = {
+            one.name: getattr(self.config, one.name)
+            for one in dataclasses.fields(self.config)
+            if one.default is dataclasses.MISSING or getattr(self.config, one.name) != one.default
+        }
+        return " ".join([*(str(value) for value in values.values()), f"seed {self.seed}"])

@@ -1,0 +1,42 @@
+"""Permuted sequential MNIST: Section 6.3 of arXiv 2605.02692, its Table 1(b)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from parallelrnn.datasets import load_mnist
+from parallelrnn.experiments.classification import ClassificationConfig, Prepare, classify, standardiser
+from parallelrnn.experiments.experiment import Experiment, Outcome, Workspace
+from parallelrnn.experiments.models import MODELS
+
+_PERMUTATION_SEED = 0  # the predetermined order of pixels, the same in all runs
+
+
+@dataclass(frozen=True)
+class PermutedMnistConfig(ClassificationConfig):
+    """Two layers of width 128; transformers of three layers, their sequences in two segments."""
+
+
+def cells() -> list[PermutedMnistConfig]:
+    """All models."""
+    return [PermutedMnistConfig(model) for model in MODELS]
+
+
+def run(config: PermutedMnistConfig, seed: int, workspace: Workspace) -> Outcome:
+    """Pixels one by one, in a fixed random order."""
+    splits = load_mnist()
+    return classify(config, splits, permuted(splits.train.inputs), seed, workspace)
+
+
+def permuted(images: np.ndarray) -> Prepare:  # type: ignore[type-arg]
+    """Images (B, 28, 28) to sequences (B, 784, 1)."""
+    pixels = images[0].size
+    order = torch.from_numpy(np.random.default_rng(_PERMUTATION_SEED).permutation(pixels))
+    standardise = standardiser(images[..., None])
+    return lambda some: standardise(some.reshape(len(some), pixels, 1)[:, order])
+
+
+EXPERIMENT = Experiment("pmnist", "Table 1(b): permuted sequential MNIST", PermutedMnistConfig, cells, run, 1)

@@ -1,0 +1,84 @@
+"""Results as they come: JSON lines, appended at once, whole or not at all."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from parallelrnn.experiments.experiment import ExperimentError, Job
+
+Line = dict[str, Any]
+
+
+class Store:
+    """A folder with a file of results for each experiment; several processes may append."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+
+    def path(self, experiment: str) -> Path:
+        """Where results of an experiment are."""
+        return self.folder / f"{experiment}.jsonl"
+
+    def lines(self, experiment: str) -> list[Line]:
+        """All results so far; a last line that was cut off does not count."""
+        path = self.path(experiment)
+        if not path.exists():
+            return []
+        found = []
+        for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(keepends=True), 1):
+            if not text.endswith("\n"):
+                break
+            try:
+                found.append(json.loads(text))
+            except json.JSONDecodeError as error:
+                raise ExperimentError(f"{path}, line {number}: no result ({error}); mend or remove the line") from error
+        return found
+
+    def find(self, job: Job) -> Line | None:
+        """The result of a job, if there is one."""
+        return next((line for line in self.lines(job.experiment) if line["key"] == job.key), None)
+
+    def finish(self, job: Job, line: Line) -> None:
+        """Keep a result, and forget what it took to go on with the job."""
+        self.append(line)
+        shutil.rmtree(self.workspace(job), ignore_errors=True)
+
+    def append(self, line: Line) -> None:
+        """Add a result; once this returns, it is on the disk."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with self.path(line["experiment"]).open("ab+") as file, _locked(file):
+            _drop_what_was_cut_off(file)
+            file.write(json.dumps(line).encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def workspace(self, job: Job) -> Path:
+        """Where a job keeps what it takes to go on with it."""
+        return self.folder / ".checkpoints" / f"{job.experiment}-{job.key}"
+
+
+def _drop_what_was_cut_off(file: IO[bytes]) -> None:
+    """A last line without an end, of a process that was killed as it wrote."""
+    end = file.seek(0, os.SEEK_END)
+    if not end:
+        return
+    file.seek(0)
+    whole = file.read().rfind(b"\n") + 1
+    if whole < end:
+        file.truncate(whole)
+
+
+@contextmanager
+def _locked(file: IO[bytes]) -> Iterator[None]:
+    fcntl.flock(file, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        fcntl.flock(file, fcntl.LOCK_UN)
