@@ -82,8 +82,8 @@ def processes(jobs: Sequence[Job], settings: Settings) -> Iterator[Event]:
                 yield Event(job, "began")
             if not busy:
                 return
-            for connection in wait(list(busy)):
-                assert isinstance(connection, Connection)
+            for ready in wait(list(busy)):
+                connection = next(one for one in busy if one is ready)
                 process, job = busy[connection]
                 try:
                     kind, what = connection.recv()

@@ -8,7 +8,7 @@ import json
 import time
 import types
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -61,8 +61,8 @@ class Experiment:
 
     def jobs(
         self,
-        only: dict[str, Sequence[str]] | None = None,
-        changes: dict[str, str] | None = None,
+        only: Mapping[str, Sequence[str]] | None = None,
+        changes: Mapping[str, str] | None = None,
         replicates: int | None = None,
     ) -> list[Job]:
         """The cells with these values, changed so, one replicate of all after the other."""

@@ -1,4 +1,4 @@
-"""Is the recurrent matrix found, and are its features? Section A of the supplement of arXiv 2605.02692, Figures A.1, A.2.
+"""Is the recurrent matrix found, and are its features? Figures A.1 and A.2 of the supplement of arXiv 2605.02692.
 
 A dense RNN makes the data and a dense RNN of the same form learns them, its last state being the output; the matrix
 that made the data then is the only answer. The paper does not say what the input is: independent N(0, 1) here.
@@ -18,7 +18,7 @@ from parallelrnn.experiments.tasks import Regression
 from parallelrnn.experiments.tradeoff import part_of
 from parallelrnn.experiments.training import Schedule, Training
 from parallelrnn.interpret import FeatureTracker
-from parallelrnn.nn import initialize
+from parallelrnn.nn import initialize, recurrent_blocks
 
 INITIAL = {"uniform": initialize.uniform_, "identity": initialize.identity_, "mixed": initialize.mixed_order_}
 
@@ -66,7 +66,7 @@ def run(config: FeatureRecoveryConfig, seed: int, workspace: Workspace) -> Outco
             f"truth is normal or mixed and initial one of {', '.join(INITIAL)}, got {config.truth} and {config.initial}"
         )
     torch.manual_seed(seed)
-    mixed = initialize.mixed_order_(nn.RNN(1, config.hidden_size)).weight_hh_l0.detach().double().numpy()
+    mixed = next(recurrent_blocks(initialize.mixed_order_(nn.RNN(1, config.hidden_size)))).matrix.detach().numpy()
     splits, recurrent, _ = feature_simulation(
         seed,
         recurrent=mixed if config.truth == "mixed" else None,
@@ -102,10 +102,9 @@ def run(config: FeatureRecoveryConfig, seed: int, workspace: Workspace) -> Outco
 
 
 def _true(matrix: Any) -> dict[str, Any]:
-    tracker = FeatureTracker(nn.RNN(1, len(matrix)))
-    with torch.no_grad():
-        tracker.model.weight_hh_l0.copy_(torch.from_numpy(matrix))  # type: ignore[union-attr]
-    kept = asdict(tracker.record())
+    model = nn.RNN(1, len(matrix))
+    next(recurrent_blocks(model)).matrix.detach().copy_(torch.from_numpy(matrix))
+    kept = asdict(FeatureTracker(model).record())
     return {name: kept[name] for name in ("counts", "modulus", "angle")}
 
 

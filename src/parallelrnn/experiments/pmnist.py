@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from parallelrnn.datasets import load_mnist
 from parallelrnn.experiments.classification import ClassificationConfig, Prepare, classify, standardiser
@@ -31,7 +32,7 @@ def run(config: PermutedMnistConfig, seed: int, workspace: Workspace) -> Outcome
     return classify(config, splits, permuted(splits.train.inputs), seed, workspace)
 
 
-def permuted(images: np.ndarray) -> Prepare:  # type: ignore[type-arg]
+def permuted(images: NDArray[np.uint8]) -> Prepare:
     """Images (B, 28, 28) to sequences (B, 784, 1)."""
     pixels = images[0].size
     order = torch.from_numpy(np.random.default_rng(_PERMUTATION_SEED).permutation(pixels))

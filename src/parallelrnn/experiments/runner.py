@@ -49,7 +49,7 @@ class Grid:
         left = 0.0
         running = {job.key: job for job in self.jobs if job.key in self.began}
         for job in self.jobs:
-            if job.key in self.done and self.done[job.key]:
+            if self.done.get(job.key):
                 costs.setdefault(_kind(job), []).append(self.done[job.key])
         for key, job in running.items():
             moved = self.part.get(key, 0.0) - self.first.get(key, 0.0)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from parallelrnn.datasets import load_eigenworms, load_stand_walk_jump, load_worms
@@ -43,7 +44,8 @@ def run(config: WormsConfig, seed: int, workspace: Workspace) -> Outcome:
     if config.dataset not in LOADERS:
         raise ExperimentError(f"dataset is one of {', '.join(LOADERS)}, got {config.dataset!r}")
     splits = LOADERS[config.dataset](seed)
-    mean, deviation = splits.train.inputs.mean((0, 1)), splits.train.inputs.std((0, 1))
+    seen = torch.from_numpy(splits.train.inputs).flatten(0, 1)
+    mean, deviation = seen.mean(0), seen.std(0)
 
     def prepare(sequences: Tensor) -> Tensor:
         return (sequences - mean) / deviation
