@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,6 +21,7 @@ from parallelrnn.experiments.registry import EXPERIMENTS
 from parallelrnn.experiments.runner import Grid, run, seconds_of
 from parallelrnn.experiments.store import Store
 from parallelrnn.experiments.training import progress_of
+from parallelrnn.files import write_text
 
 app = typer.Typer(
     no_args_is_help=True, help="Run the experiments of the paper (arXiv 2605.02692), and read their tables."
@@ -41,6 +43,7 @@ def _command(experiment: Experiment) -> Callable[..., None]:
         workers: Annotated[int, typer.Option(min=1, help="Processes, or jobs at once on a cluster.")] = 1,
         threads: Annotated[int | None, typer.Option(min=1, help="Of each worker; the cores, shared out.")] = None,
         engine: Annotated[str, typer.Option(help="local, or ray for a cluster.")] = "local",
+        keep_every: Annotated[str, typer.Option(help="How often training is kept, to go on with.")] = "60s",
         results: Results = Path("results"),
     ) -> None:
         with refusals():
@@ -51,7 +54,16 @@ def _command(experiment: Experiment) -> Callable[..., None]:
             jobs = experiment.jobs(wanted, _pairs("--set", changes), replicates)
             seconds = None if budget is None else seconds_of(budget)
             with _shown(experiment) as tell:
-                grid = run(jobs, results, workers=workers, threads=threads, budget=seconds, engine=engine, tell=tell)
+                grid = run(
+                    jobs,
+                    results,
+                    workers=workers,
+                    threads=threads,
+                    budget=seconds,
+                    engine=engine,
+                    every=seconds_of(keep_every),
+                    tell=tell,
+                )
             _sum_up(grid)
 
     command.__doc__ = (
@@ -124,6 +136,8 @@ class _shown:  # noqa: N801
             found = {name: value for name, value in event.line["metrics"].items() if name in _SHOWN}
             words = ", ".join(f"{name} {value:.4g}" for name, value in found.items())
             self._console.print(f"{event.job}: {words} ({_time(grid.done[event.job.key])})", markup=False)
+        elif event.kind == "taken":
+            self._console.print(f"{event.job}: another process is at it", markup=False)
         elif event.kind == "failed":
             self._console.print(f"{event.job}: {event.problem}", markup=False, style="red")
 
@@ -168,3 +182,39 @@ def _names(experiment: Experiment) -> list[str]:
 
 def _all_cells(experiment: Experiment) -> set[str]:
     return {_cell(dataclasses.asdict(cell), experiment) for cell in experiment.cells()}
+
+
+@app.command()
+def tables(
+    results: Results = Path("results"),
+    out: Annotated[Path | None, typer.Option(help="A Markdown file to write; printed if not given.")] = None,
+    figures: Annotated[Path | None, typer.Option(help="A folder to draw figures into.")] = None,
+) -> None:
+    """Tables of all results so far in Markdown, the paper's numbers beside ours; and figures.
+
+    Example: parallelrnn reproduce tables --out results.md --figures figures
+    """
+    from parallelrnn.experiments.figures import draw
+    from parallelrnn.experiments.tables import document
+
+    with refusals():
+        store = Store(results)
+        lines = {name: store.lines(name) for name in EXPERIMENTS}
+        if not any(lines.values()):
+            raise ExperimentError(f"there are no results in {results}; run an experiment first, or name another folder")
+        pictures: dict[str, list[str]] = {}
+        if figures is not None:
+            figures.mkdir(parents=True, exist_ok=True)
+            for name, experiment in EXPERIMENTS.items():
+                drawn = draw(experiment, lines[name], figures)
+                pictures[name] = [_address(path, out) for path in drawn]
+        text = document(lines, pictures)
+        if out is None:
+            typer.echo(text)
+        else:
+            write_text(out, text)
+
+
+def _address(picture: Path, page: Path | None) -> str:
+    """Of a picture as a page names it; one that is printed is read here."""
+    return Path(os.path.relpath(picture, Path() if page is None else page.parent)).as_posix()

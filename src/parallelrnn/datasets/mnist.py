@@ -58,4 +58,4 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
             f"{path} is no IDX file of bytes: expected a header and as many bytes as its shape {shape} says, got "
             f"{len(data)} bytes in all; replace it by the published one"
         )
-    return np.frombuffer(data, np.uint8, offset=4 + 4 * rank).reshape(shape).copy()  # which can be written to
+    return np.array(np.frombuffer(data, np.uint8, offset=4 + 4 * rank).reshape(shape))  # can be written to

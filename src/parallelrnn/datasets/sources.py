@@ -143,7 +143,8 @@ def _extract(archive: Path, source: Source) -> Path:
     try:
         data = _read_member(archive, source.member)
     except (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, OSError) as error:
-        raise ValueError(f"{archive} cannot be unpacked ({error})") from error
+        why = (str(error) or type(error).__name__).splitlines()[0]  # tarfile lists every form it tried
+        raise ValueError(f"{archive} cannot be unpacked ({why})") from error
     if data is None:
         raise ValueError(f"{archive} holds no file {source.member}")
     if source.sha256 is not None and hashlib.sha256(data).hexdigest() != source.sha256:
@@ -191,7 +192,9 @@ def _advice(*sources: Source) -> str:
     own = _own()
     directory = own or _cache()
     ways = [str(directory / source.path) for source in sources]
-    ways += [f"{directory / source.archive} (the archive)" for source in sources if source.archive and own]
+    if own:
+        archives = dict.fromkeys(source.archive for source in sources if source.archive)
+        ways += [f"{directory / archive} (the archive)" for archive in archives]
     address = next((source.url or source.home for source in sources if source.url or source.home), None)
     get = f"Get it from {address} and put it at " if address else "Put it at "
     unset = "" if own else ", or under that name into a directory that PARALLELRNN_DATA names"

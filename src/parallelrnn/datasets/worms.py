@@ -68,7 +68,7 @@ def load_eigenworms(seed: int = 0) -> Splits:
     """EigenWorms: 259 series (N, 17984, 6), five kinds of worms (N,); 181, 39 and 39 of them, as in `load_worms`.
 
     So was it split by Rusch et al. ("Long Expressive Memory for Sequence Modeling", 2022), whom the paper follows,
-    though with other random numbers. Reading the files takes about half a minute.
+    though with other random numbers. Reading the files takes about a quarter of a minute.
     """
     return _load("EigenWorms", seed)
 

@@ -7,6 +7,7 @@ import os
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -16,13 +17,15 @@ from parallelrnn.experiments.experiment import ExperimentError, Job, Workspace
 from parallelrnn.experiments.perform import perform
 from parallelrnn.experiments.store import Line, Store
 
+_TELL_EVERY = 0.5  # seconds
+
 
 @dataclass(frozen=True)
 class Event:
     """What happened to a job."""
 
     job: Job
-    kind: str  # began, moved, done, paused or failed
+    kind: str  # began, moved, done, paused, failed, or taken by another process
     part: float = 0.0  # that is done
     line: Line | None = None
     problem: str = ""
@@ -51,19 +54,30 @@ class Settings:
 
 def here(jobs: Sequence[Job], settings: Settings) -> Iterator[Event]:
     """One after the other in this process."""
-    store = Store(settings.folder)
     for job in jobs:
         if time.monotonic() >= settings.deadline:
             return
         yield Event(job, "began")
-        try:
-            line = perform(job, settings.workspace(job), settings.worker_threads)
-        except Exception as error:
-            yield Event(job, "failed", problem=_told(error))
-        else:
-            if line is not None:
-                store.finish(job, line)
-            yield Event(job, "paused" if line is None else "done", line=line)
+        yield _attend(job, settings)
+
+
+def _attend(job: Job, settings: Settings, tell: Callable[[float], None] = lambda part: None) -> Event:
+    """Run a job, unless another process is at it or was done with it in the meantime, and keep its result."""
+    store = Store(settings.folder)
+    try:
+        with store.claim(job) as ours:
+            if not ours:
+                return Event(job, "taken")
+            line = store.find(job)
+            if line is None:
+                line = perform(job, settings.workspace(job, tell), settings.worker_threads)
+                if line is not None:
+                    store.append(line)
+            return Event(job, "paused" if line is None else "done", line=line)
+    except BrokenPipeError:
+        raise  # who asked is gone
+    except Exception as error:
+        return Event(job, "failed", problem=_told(error))
 
 
 def processes(jobs: Sequence[Job], settings: Settings) -> Iterator[Event]:
@@ -86,21 +100,16 @@ def processes(jobs: Sequence[Job], settings: Settings) -> Iterator[Event]:
                 connection = next(one for one in busy if one is ready)
                 process, job = busy[connection]
                 try:
-                    kind, what = connection.recv()
+                    event = connection.recv()
                 except (EOFError, OSError):
-                    del busy[connection]
                     process.join()
-                    yield Event(job, "failed", problem=_ended(process.exitcode))
-                    continue
-                if kind == "moved":
-                    yield Event(job, "moved", part=what)
-                    continue
-                del busy[connection]
-                idle.append((connection, process))
-                if kind == "failed":
-                    yield Event(job, "failed", problem=what)
+                    event = Event(job, "failed", problem=_ended(process.exitcode))
                 else:
-                    yield Event(job, "paused" if what is None else "done", line=what)
+                    if event.kind != "moved":
+                        idle.append((connection, process))
+                if event.kind != "moved":
+                    del busy[connection]
+                yield event
     finally:
         for connection, process in [*idle, *((one, process) for one, (process, _) in busy.items())]:
             connection.close()  # a worker whose connection is gone ends
@@ -120,32 +129,18 @@ def _start(context: Any, settings: Settings) -> tuple[Connection, Any]:
 
 def _work(connection: Connection, settings: Settings) -> None:
     """What a worker does until nobody wants more of it."""
-    store, told = Store(settings.folder), 0.0
-
-    def tell(part: float) -> None:
-        nonlocal told
-        if time.monotonic() - told >= 0.5:
-            told = time.monotonic()
-            connection.send(("moved", part))
-
-    while True:
-        try:
+    told = 0.0
+    with suppress(EOFError, OSError):  # who asked is gone
+        while True:
             job = connection.recv()
-        except (EOFError, OSError):
-            return
-        try:
-            line = perform(job, settings.workspace(job, tell), settings.worker_threads)
-            if line is not None:
-                store.finish(job, line)
-            answer: tuple[str, Any] = ("done", line)
-        except BrokenPipeError:
-            return  # who asked is gone
-        except Exception as error:
-            answer = ("failed", _told(error))
-        try:
-            connection.send(answer)
-        except BrokenPipeError:
-            return
+
+            def tell(part: float, job: Job = job) -> None:
+                nonlocal told
+                if time.monotonic() - told >= _TELL_EVERY:
+                    told = time.monotonic()
+                    connection.send(Event(job, "moved", part=part))
+
+            connection.send(_attend(job, settings, tell))
 
 
 def cluster(jobs: Sequence[Job], settings: Settings) -> Iterator[Event]:
@@ -182,7 +177,7 @@ def cluster(jobs: Sequence[Job], settings: Settings) -> Iterator[Event]:
                 yield Event(job, "failed", problem=_told(error))
             else:
                 if line is not None:
-                    store.finish(job, line)
+                    store.append(line)
                 yield Event(job, "paused" if line is None else "done", line=line)
     finally:
         if started:

@@ -45,11 +45,6 @@ class Store:
         """The result of a job, if there is one."""
         return next((line for line in self.lines(job.experiment) if line["key"] == job.key), None)
 
-    def finish(self, job: Job, line: Line) -> None:
-        """Keep a result, and forget what it took to go on with the job."""
-        self.append(line)
-        shutil.rmtree(self.workspace(job), ignore_errors=True)
-
     def append(self, line: Line) -> None:
         """Add a result; once this returns, it is on the disk."""
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -62,6 +57,26 @@ class Store:
     def workspace(self, job: Job) -> Path:
         """Where a job keeps what it takes to go on with it."""
         return self.folder / ".checkpoints" / f"{job.experiment}-{job.key}"
+
+    @contextmanager
+    def claim(self, job: Job) -> Iterator[bool]:
+        """Whether a job is ours to run: no other process of this machine is at it. It is until the block ends.
+
+        What it took to go on with the job is removed once its result is there.
+        """
+        directory = self.workspace(job)
+        directory.mkdir(parents=True, exist_ok=True)
+        with (directory / "lock").open("a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+                return
+            file.truncate(0)
+            print(os.getpid(), file=file, flush=True)  # for who wonders
+            yield True
+            if self.find(job) is not None:
+                shutil.rmtree(directory, ignore_errors=True)
 
 
 def _drop_what_was_cut_off(file: IO[bytes]) -> None:

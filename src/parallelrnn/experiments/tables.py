@@ -1,0 +1,354 @@
+"""The results as Markdown: for each experiment its tables, the paper's numbers beside ours, and how ours were made."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+
+from parallelrnn.experiments import paper
+from parallelrnn.experiments.comparison import paired_difference, rows_of_twins, winning_counts
+from parallelrnn.experiments.experiment import Experiment
+from parallelrnn.experiments.feature_types import total
+from parallelrnn.experiments.forecasting import HORIZONS, NEIGHBOURS
+from parallelrnn.experiments.markdown import interval, number, spread, table, types
+from parallelrnn.experiments.models import MODELS, twin
+from parallelrnn.experiments.picking import Runs, conditions, mean, pick
+from parallelrnn.experiments.registry import EXPERIMENTS
+from parallelrnn.experiments.speed import PASSES, VANILLA
+from parallelrnn.experiments.store import Line
+from parallelrnn.experiments.tradeoff import BLOCK_SIZES
+
+NOT_RUN = "not run"
+HEAD = """# Results beside the paper's
+
+The paper is arXiv 2605.02692. Of each cell the runs of one budget are shown, the largest that both twins have. A number
+followed by ± is a mean over runs and their standard deviation. Budgets are those of our runs; where the experiment's
+own configuration, which has the paper's values as far as it gives them, asks for something else, that is in brackets.
+"""
+
+
+def document(lines: Mapping[str, Sequence[Line]], pictures: Mapping[str, Sequence[str]] | None = None) -> str:
+    """All experiments in the order of the paper, from their lines; `pictures` are addresses of their figures."""
+    sections = [
+        section(experiment, lines.get(name, ()), (pictures or {}).get(name, ()))
+        for name, experiment in EXPERIMENTS.items()
+    ]
+    return "\n".join([HEAD, *sections])
+
+
+def section(experiment: Experiment, lines: Sequence[Line], pictures: Sequence[str] = ()) -> str:
+    """One experiment: what the paper says of it, tables, figures, budgets and conditions."""
+    of, _, title = experiment.of.partition(": ")
+    claims = [f"- {claim.place}: {claim.text}." for claim in paper.CLAIMS[experiment.name]]
+    page = _Page(experiment, lines)
+    parts = [f"## {experiment.name}: {title}", f"{of} of the paper, whose text says:", "\n".join(claims)]
+    if not page.picked.runs:
+        return "\n\n".join([*parts, "Not run.", *page.left_out()]) + "\n"
+    parts += _TABLES[experiment.name](page)
+    parts += [f"![{experiment.name}]({address})" for address in pictures]
+    return "\n\n".join([*parts, *page.end()]) + "\n"
+
+
+class _Page:
+    """What is shown of an experiment, and the budgets that its tables speak of, numbered as they come."""
+
+    def __init__(self, experiment: Experiment, lines: Sequence[Line]) -> None:
+        self.name = experiment.name
+        self.picked = pick(experiment, lines)
+        self._budgets: list[str] = []
+
+    def budget(self, runs: Runs) -> str:
+        """The number of a budget, marked if most twins have another."""
+        words = runs.budget_in_words
+        if words not in self._budgets:
+            self._budgets.append(words)
+        return f"{self._budgets.index(words) + 1}{'†' if runs.apart else ''}"
+
+    def end(self) -> list[str]:
+        """Budgets, what is not shown, and conditions."""
+        parts = ["\n".join(f"- budget {number}: {words}" for number, words in enumerate(self._budgets, 1))]
+        if any(one.apart for one in self.picked.runs):
+            parts.append("† Run with another budget than most of its twins: not to be compared with them.")
+        lines = [line for one in self.picked.runs for line in one.lines]
+        return [part for part in parts if part] + [*self.left_out(), f"Conditions: {conditions(lines)}."]
+
+    def left_out(self) -> list[str]:
+        """A sentence on runs that no table shows, if there are some."""
+        found = (("other budgets", self.picked.other_budgets), ("other cells", self.picked.other_cells))
+        words = [f"{count} of {what}" for what, count in found if count]
+        return [f"Runs that are not shown: {', '.join(words)}."] if words else []
+
+
+def _tradeoff(page: _Page) -> list[str]:
+    picked = page.picked
+    kinds = list(itertools.product(picked.all("recurrent_scale"), picked.all("noise_variance")))
+
+    def runs(size: int, kind: tuple[float, float]) -> Runs | None:
+        return picked.get(block_size=size, recurrent_scale=kind[0], noise_variance=kind[1])
+
+    def error(one: Runs | None) -> str:
+        return (
+            NOT_RUN if one is None else f"{spread(one.values('mse'))} (n {len(one.lines)}, budget {page.budget(one)})"
+        )
+
+    def less(one: Runs | None, other: Runs | None) -> str:
+        found = paired_difference(one, other, "mse")
+        if found is None:
+            return "-"
+        return f"{found.mean:+.3g}" + ("" if found.error is None else f" ± {found.error:.2g}") + f" ({found.pairs})"
+
+    columns = [f"scale {scale:g}, noise {variance:g}" for scale, variance in kinds]
+    errors = [
+        [str(size), *(error(runs(size, kind)) for kind in kinds)]
+        + [number(paper.TRADEOFF_SD[variance][size], ".2f") for variance in paper.TRADEOFF_SD]
+        for size in BLOCK_SIZES
+    ]
+    guess = ["mean of the targets"]
+    for kind in kinds:
+        there = [one for size in BLOCK_SIZES if (one := runs(size, kind)) is not None]
+        guess.append(number(mean(there[0].values("variance")), ".4g") if there else "-")
+    against = [[str(size), *(less(runs(size, kind), runs(128, kind)) for kind in kinds)] for size in BLOCK_SIZES[:-1]]
+    against.append(["2, less 1", *(less(runs(2, kind), runs(1, kind)) for kind in kinds)])
+    return [
+        "Mean test MSE, its standard deviation, and in brackets the runs and their budget. `scale` is "
+        "`recurrent_scale`: 1, the paper's, makes the data chaotic, and 0.0884 is the edge of that. No model can "
+        "expect less than the noise variance; to guess the mean gives the last row.",
+        table(["block_size", *columns, *(f"paper's sd, noise {v:g}" for v in paper.TRADEOFF_SD)], [*errors, guess]),
+        "Differences of test MSE to block_size 128 on the same data, seed by seed: mean, standard error, pairs. The "
+        "last row is block_size 2 less block_size 1.",
+        table(["block_size", *columns], against),
+        table(["block_size", "epochs", "s per run", "parameters"], _costs(picked.runs)),
+    ]
+
+
+def _costs(found: Sequence[Runs]) -> list[list[str]]:
+    """By block size."""
+    rows = []
+    for size in BLOCK_SIZES:
+        some = [one for one in found if one.cell["block_size"] == size]
+        values = [
+            [value for one in some for value in one.values("epochs")],
+            [value for one in some for value in one.seconds],
+            [value for one in some for value in one.values("parameters")],
+        ]
+        rows.append([str(size), *map(interval, values)])
+    return rows
+
+
+def _speed(page: _Page) -> list[str]:
+    one = page.picked.runs[0]
+
+    def found(name: str, which: str, what: str) -> float:
+        values = one.values(f"{name} {which} {what}")
+        if not values:
+            return math.nan
+        return math.sqrt(mean([value**2 for value in values])) if what == "sd" else mean(values)  # sd within runs
+
+    rows = []
+    for name in (*map(str, BLOCK_SIZES), VANILLA):
+        row = [name]
+        for which in PASSES:
+            ours = f"{found(name, which, 'mean'):.3g} ± {found(name, which, 'sd'):.2g}"
+            row += [ours, "-" if name == VANILLA else number(paper.SPEED_SD[which][int(name)], ".2f")]
+        rows.append([*row, f"{found(VANILLA, 'total', 'median') / found(name, 'total', 'median'):.3g}"])
+    header = [f"{which}, ms" if ours else "paper's sd" for which in PASSES for ours in (True, False)]
+    disturbed = [line for line in one.lines if line["details"].get("disturbed")]
+    words = [f"{line['details']['foreign_load']:.0%}" for line in disturbed]
+    return [
+        "Mean milliseconds of a pass and their standard deviation. The last column is how many times faster a training "
+        f"step is than that of {VANILLA}, by medians. The paper prints standard deviations only, on a V100, without "
+        "their unit.",
+        table(["block_size", *header, f"times {VANILLA}"], rows),
+        f"Runs: {len(one.lines)}, budget {page.budget(one)}.",
+        *([f"Other processes took {', '.join(words)} of the processor meanwhile: measure again."] if words else []),
+    ]
+
+
+def _forecasting(page: _Page) -> list[str]:
+    picked = page.picked
+    rows = {metric: rows_of_twins(picked, metric) for metric in ("mse", "mae")}
+    counts = winning_counts([*rows["mse"], *rows["mae"]])
+    errors, costs = [], []
+    for dataset, horizons in HORIZONS.items():
+        for horizon in horizons:
+            found = {
+                model: picked.get(dataset=dataset, horizon=horizon, model=model) for model in (*MODELS, *NEIGHBOURS)
+            }
+            for metric in ("mse", "mae"):
+                theirs = {model: paper.FORECASTS[dataset, horizon, model, metric] for model in MODELS}
+                row = [dataset, str(horizon), metric.upper()]
+                row += [f"{theirs[model]:.3f} / {_forecast(found, model, metric)}" for model in MODELS]
+                errors.append(row + [_forecast(found, model, metric) for model in NEIGHBOURS])
+            costs.append([dataset, str(horizon), *(_cost(page, one) for one in found.values())])
+    ours = [counts.get(model) for model in MODELS]
+    wins = [
+        ["paper", *(f"{paper.WINS[model]} of 32" for model in MODELS)],
+        ["ours", *("-" if one is None else f"{one.wins} of {one.compared}" for one in ours)],
+    ]
+    return [
+        "How often a model is better than its twin or as good (Table 1(a)), over data sets, horizons, MSE and MAE: at "
+        "three decimals, and only where both twins were run with the same budget.",
+        table(["", *MODELS], wins),
+        "Errors of standardised values, the paper's / ours (Table S.4); ours in bold where better than the twin's of "
+        "the same budget, or as good. On the right what anyone should beat, and our Forecaster.",
+        table(["data", "horizon", "", *MODELS, *NEIGHBOURS], errors),
+        "What that took: runs, epochs and seconds of each on average, and in brackets the number of the budget.",
+        table(["data", "horizon", *MODELS, *NEIGHBOURS], costs),
+    ]
+
+
+def _forecast(found: Mapping[str, Runs | None], model: str, metric: str) -> str:
+    one, other = found[model], found.get(twin(model))
+    if one is None:
+        return NOT_RUN
+    values, text = one.values(metric), spread(one.values(metric), ".3f") + ("†" if one.apart else "")
+    if other is not None and other.budget == one.budget:
+        row = {model: mean(values), twin(model): mean(other.values(metric))}
+        return f"**{text}**" if winning_counts([row])[model].wins else text
+    return text
+
+
+def _cost(page: _Page, one: Runs | None) -> str:
+    if one is None:
+        return NOT_RUN
+    epochs = one.values("epochs")
+    parts = [str(len(one.lines)), *([f"{mean(epochs):.3g}"] if epochs else []), f"{number(mean(one.seconds))} s"]
+    return f"{', '.join(parts)} ({page.budget(one)})"
+
+
+def _classification(page: _Page) -> list[str]:
+    rows = []
+    for cell in page.picked.cells:
+        names = [cell[name] for name in ("dataset", "model") if name in cell]
+        of_paper = cell.get("dataset", "EigenWorms") == "EigenWorms"
+        theirs = paper.ACCURACIES[page.name].get(cell["model"]) if of_paper else None
+        one = page.picked.get(**cell)
+        rows.append([*names, "-" if theirs is None else f"{theirs:.2f}", *_accuracy(page, one)])
+    names = [title for name, title in (("dataset", "data"), ("model", "model")) if name in page.picked.cells[0]]
+    columns = ["paper", "ours", "runs", "epochs", "s per epoch", "parameters", "budget"]
+    return ["Test accuracy in percent.", table([*names, *columns], rows)]
+
+
+def _accuracy(page: _Page, one: Runs | None) -> list[str]:
+    if one is None:
+        return [NOT_RUN]
+    epochs = one.values("epochs")
+    return [
+        spread([100 * value for value in one.values("accuracy")], ".2f"),
+        str(len(one.lines)),
+        interval(epochs),
+        number(sum(one.seconds) / sum(epochs)),
+        interval(one.values("parameters")),
+        page.budget(one),
+    ]
+
+
+def _feature_evolution(page: _Page) -> list[str]:
+    rows = []
+    for cell in page.picked.cells:
+        names = [cell["model"], cell["initial"]]
+        one = page.picked.get(**cell)
+        if one is None:
+            rows.append([*names, NOT_RUN])
+            continue
+        for line in one.lines:
+            history = line["details"]["features"]
+            first = next(iter(history[0]))  # the first gate of the first layer, which the figure shows
+            shown = [types(history[at][first]) for at in (0, -1)]
+            everywhere = types(total(history[-1]))
+            accuracy = f"{100 * line['metrics']['accuracy']:.2f}"
+            passed = interval([line["metrics"]["epochs"]])
+            rows.append([*names, *shown, _low_from(line), everywhere, accuracy, passed, *_end_of_row(page, one, line)])
+    return [
+        "Recurrence features by type, of the first layer's first gate before and after training, and of all layers and "
+        "gates after. `low from` says when the last feature of an order above 1 was gone.",
+        table(
+            ["model", "initial", "before", "after", "low from", "all, after", "accuracy, %", "epochs", "s", "budget"],
+            rows,
+        ),
+    ]
+
+
+def _feature_recovery(page: _Page) -> list[str]:
+    rows = []
+    for cell in page.picked.cells:
+        names = [cell["truth"], cell["initial"]]
+        one = page.picked.get(**cell)
+        if one is None:
+            rows.append([*names, NOT_RUN])
+            continue
+        for line in one.lines:
+            history, metrics = line["details"]["features"], line["metrics"]
+            errors = [number(line["curve"][-1][name]) for name in ("training", "validation")]
+            distances = [number(metrics[name]) for name in ("first_distance", "distance")]
+            shown = [types(one["counts"]) for one in (line["details"]["true"], history[0], history[-1])]
+            passed = interval([metrics["epochs"]])
+            rows.append([*names, *errors, *distances, *shown, passed, *_end_of_row(page, one, line)])
+    columns = ["training MSE", "validation MSE", "distance before", "after", "true types", "types before", "after"]
+    return [
+        "Distances are Frobenius norms of the recurrent matrix less the true one; the noise has variance 0.0001, below "
+        "which no error can stay.",
+        table(["truth", "initial", *columns, "epochs", "s", "budget"], rows),
+    ]
+
+
+def _adding(page: _Page) -> list[str]:
+    rows = []
+    for cell in page.picked.cells:
+        names = [str(cell["length"]), cell["model"]]
+        one = page.picked.get(**cell)
+        if one is None:
+            rows.append([*names, NOT_RUN])
+            continue
+        solved = one.by_seed("iterations_to_0.01")
+        iterations = [len(line["curve"]) * line["config"]["epoch_steps"] for line in one.lines]
+        pace = mean([spent / count for spent, count in zip(one.seconds, iterations, strict=True)])
+        rows.append(
+            [
+                *names,
+                f"{len(solved)} of {len(one.lines)}",
+                ", ".join(f"{value:.2g}" for value in one.values("mse")),
+                ", ".join(f"{solved[line['seed']]:.0f}" if line["seed"] in solved else "-" for line in one.lines),
+                ", ".join(f"{seconds:.0f}" for seconds in one.seconds),
+                number(1000 * pace),
+                number(pace * statistics.median(solved.values())) if solved else "-",
+                page.budget(one),
+            ]
+        )
+    columns = ["solved", "last test MSE", "iterations to 0.01", "s", "s per 1,000", "s to 0.01", "budget"]
+    return [
+        "A run is solved once its test MSE is below 0.01; to guess the mean gives 0.167. Values of replicates are in "
+        "the order of their seeds; `s to 0.01` is of the median of those that were solved.",
+        table(["length", "model", *columns], rows),
+    ]
+
+
+def _end_of_row(page: _Page, one: Runs, line: Line) -> list[str]:
+    return [number(line["metrics"]["seconds"]), page.budget(one) + (f", seed {line['seed']}" if line["seed"] else "")]
+
+
+def _low_from(line: Line) -> str:
+    """The first step from which on all features are R-1 or C-1, as far as was read."""
+    history = line["details"]["features"]
+    high = [at for at, places in enumerate(history) if any(not label.endswith("-1") for label in total(places))]
+    first = high[-1] + 1 if high else 0
+    if first == len(history):
+        return "not yet"
+    steps = line["config"]["epoch_steps"]
+    return f"epoch {first}" if steps is None else f"step {first * steps}"
+
+
+_TABLES: dict[str, Callable[[_Page], list[str]]] = {
+    "tradeoff": _tradeoff,
+    "speed": _speed,
+    "forecasting": _forecasting,
+    "pmnist": _classification,
+    "pixel-cifar": _classification,
+    "noise-padded-cifar": _classification,
+    "worms": _classification,
+    "feature-evolution": _feature_evolution,
+    "feature-recovery": _feature_recovery,
+    "adding": _adding,
+}

@@ -1,0 +1,76 @@
+"""Results are whole or not there, whoever writes and whenever it is killed."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from parallelrnn.experiments.adding import AddingConfig
+from parallelrnn.experiments.experiment import ExperimentError, Job
+from parallelrnn.experiments.store import Store
+
+JOB = Job("adding", AddingConfig("GRU"), 0)
+
+
+def line(number: int = 0) -> dict[str, object]:
+    return {**JOB.to_json(), "key": JOB.key, "number": number}
+
+
+def test_what_is_kept_is_found(tmp_path: Path) -> None:
+    store = Store(tmp_path / "new")
+    assert store.lines("adding") == []
+    assert store.find(JOB) is None
+    store.append(line())
+    assert store.find(JOB) == line()
+    assert store.find(Job("adding", AddingConfig("GRU"), 1)) is None
+    assert store.find(Job("adding", AddingConfig("GRU", hidden_size=64), 0)) is None
+
+
+def test_a_line_that_was_cut_off_does_not_count(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.append(line(0))
+    whole = store.path("adding").read_bytes()
+    store.path("adding").write_bytes(whole + b'{"key": "cut')
+    assert len(store.lines("adding")) == 1
+    store.append(line(1))
+    assert [one["number"] for one in store.lines("adding")] == [0, 1]
+
+
+def test_a_line_that_is_no_result_is_named(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.append(line())
+    with store.path("adding").open("a") as file:
+        file.write("nonsense\n")
+    with pytest.raises(ExperimentError, match=r"adding\.jsonl, line 2: no result"):
+        store.lines("adding")
+
+
+def test_many_may_write_at_once(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: Store(tmp_path).append(line(number)), range(64)))
+    assert sorted(one["number"] for one in Store(tmp_path).lines("adding")) == list(range(64))
+
+
+def test_a_job_is_claimed_by_one(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    with store.claim(JOB) as mine:
+        assert mine
+        with Store(tmp_path).claim(JOB) as yours:
+            assert not yours
+    with store.claim(JOB) as mine:
+        assert mine
+        store.append(line())
+    assert not store.workspace(JOB).exists(), "what it took to go on is not needed any more"
+
+
+def test_a_job_is_told_apart_by_all_that_decides_how_it_goes() -> None:
+    keys = {
+        Job("adding", config, seed).key
+        for config in (AddingConfig("GRU"), AddingConfig("LSTM"), AddingConfig("GRU", iterations=5))
+        for seed in (0, 1)
+    }
+    assert len(keys) == 6
+    assert json.dumps(JOB.to_json())  # and it can be written
