@@ -42,7 +42,7 @@ def _command(experiment: Experiment) -> Callable[..., None]:
         budget: Annotated[str | None, typer.Option(help="Stop after 90s, 45m, 2h or 1h30m, and go on later.")] = None,
         workers: Annotated[int, typer.Option(min=1, help="Processes, or jobs at once on a cluster.")] = 1,
         threads: Annotated[int | None, typer.Option(min=1, help="Of each worker; the cores, shared out.")] = None,
-        engine: Annotated[str, typer.Option(help="local, or ray for a cluster.")] = "local",
+        engine: Annotated[str, typer.Option(help="local: processes; here: this one; ray: a cluster.")] = "local",
         keep_every: Annotated[str, typer.Option(help="How often training is kept, to go on with.")] = "60s",
         results: Results = Path("results"),
     ) -> None:

@@ -75,9 +75,9 @@ def _tradeoff(picked: Picked) -> Iterable[Drawn]:
             found = [one for size in sizes if (one := picked.get(block_size=size, **kind))]
             there = [one for one in found if not one.apart]
             apart = ", ".join(str(one.cell["block_size"]) for one in found if one.apart)
-            words = _replicates(there) + (f"; of another budget, left out: {apart}" if apart else "")
             shown += there
             if there:
+                words = _replicates(there) + (f"; of another budget, left out: {apart}" if apart else "")
                 errors = [one.values("mse") for one in there]
                 ax.errorbar(
                     [one.cell["block_size"] for one in there],
