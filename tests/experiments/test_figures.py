@@ -51,7 +51,7 @@ def test_tradeoff(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (ax,) = figure.axes  # one scale was run
     points, *_ = ax.containers[0]
     np.testing.assert_allclose(points.get_xydata(), [(1, 4), (2, 2)])  # not block_size 4, of another budget
-    assert ax.get_legend_handles_labels()[1] == ["noise variance 1 (1 to 2 runs; of another budget, left out: 4)"]
+    assert ax.get_legend_handles_labels()[1] == ["noise variance 1 (1 to 2 runs)\n4: another budget, left out"]
     assert [1.0, 1.0] in [list(one.get_ydata()) for one in ax.lines]  # the noise
 
 

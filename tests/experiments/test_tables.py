@@ -170,8 +170,8 @@ def tradeoff(size: int, errors: dict[int, float], **config: Any) -> list[Line]:
 def test_differences_are_those_of_pairs() -> None:
     random = np.random.default_rng(0)
     data, extra = random.normal(size=(2, 6))
-    small = tradeoff(2, dict(enumerate(5 + data + 0.1 * extra)))
-    large = tradeoff(128, dict(enumerate(4 + data)) | {9: 1e6})  # the last without a pair
+    small = tradeoff(2, dict(enumerate(5 + data + 0.1 * extra)) | {8: 1e6})
+    large = tradeoff(128, dict(enumerate(4 + data)) | {9: 1e6})  # the last of both without a pair
     found = pick(EXPERIMENTS["tradeoff"], small + large)
     difference = paired_difference(found.get(block_size=2), found.get(block_size=128), "mse")
     assert difference is not None

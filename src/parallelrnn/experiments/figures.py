@@ -77,7 +77,7 @@ def _tradeoff(picked: Picked) -> Iterable[Drawn]:
             apart = ", ".join(str(one.cell["block_size"]) for one in found if one.apart)
             shown += there
             if there:
-                words = _replicates(there) + (f"; of another budget, left out: {apart}" if apart else "")
+                words = f"({_replicates(there)})" + (f"\n{apart}: another budget, left out" if apart else "")
                 errors = [one.values("mse") for one in there]
                 ax.errorbar(
                     [one.cell["block_size"] for one in there],
@@ -86,13 +86,13 @@ def _tradeoff(picked: Picked) -> Iterable[Drawn]:
                     fmt=style,
                     color=colour,
                     capsize=3,
-                    label=f"noise variance {variance:g} ({words})",
+                    label=f"noise variance {variance:g} {words}",
                 )
                 ax.axhline(variance, color=colour, linestyle=":", linewidth=1.5)
         _by_size(ax, sizes)
         _plain_log(ax)
         ax.set_title(f"recurrent_scale {scale:g}" + (", the paper's data" if scale == 1 else ""))
-        ax.legend(frameon=False)
+        ax.legend(frameon=False, fontsize="small")
     axes[0, 0].set_ylabel("test MSE, and sd over runs\n(dotted: the noise)")
     yield "tradeoff", figure, shown
 
