@@ -189,13 +189,14 @@ def tables(
     results: Results = Path("results"),
     out: Annotated[Path | None, typer.Option(help="A Markdown file to write; printed if not given.")] = None,
     figures: Annotated[Path | None, typer.Option(help="A folder to draw figures into.")] = None,
+    claims: Annotated[Path | None, typer.Option(help="A page whose table of claims to renew.")] = None,
 ) -> None:
     """Tables of all results so far in Markdown, the paper's numbers beside ours; and figures.
 
     Example: parallelrnn reproduce tables --out results.md --figures figures
     """
     from parallelrnn.experiments.figures import draw
-    from parallelrnn.experiments.tables import document
+    from parallelrnn.experiments.tables import document, renew_claims
 
     with refusals():
         store = Store(results)
@@ -213,6 +214,8 @@ def tables(
             typer.echo(text)
         else:
             write_text(out, text)
+        if claims is not None:
+            write_text(claims, renew_claims(claims.read_text(encoding="utf-8"), lines))
 
 
 def _address(picture: Path, page: Path | None) -> str:

@@ -61,6 +61,15 @@ class Runs:
         ]
         return ", ".join([*words, *(f"no {name}" for name in self.usual if name not in self.budget)]) or "none"
 
+    @property
+    def is_smaller(self) -> bool:
+        """Whether it was run for a shorter time, or on fewer examples, than the experiment's own configuration asks."""
+        return any(
+            _effort(self.budget[name]) < _effort(self.usual[name])
+            for name in EFFORT
+            if name in self.budget and name in self.usual and name != "epoch_steps"
+        )
+
     def _is_changed(self, name: str) -> bool:
         return name not in self.usual or self.budget[name] != self.usual[name]
 
@@ -166,9 +175,14 @@ def _choose(
 
 def _size(budget: dict[str, Any], usual: dict[str, Any]) -> tuple[Any, ...]:
     """What orders budgets: effort, all examples being more than any number; then likeness to the configuration."""
-    effort = [math.inf if budget.get(name, 0) is None else budget.get(name, 0) for name in EFFORT]
+    effort = [_effort(budget.get(name, 0)) for name in EFFORT]
     alike = sum(budget.get(name) == value for name, value in usual.items())
     return (effort, alike, json.dumps(budget, sort_keys=True))
+
+
+def _effort(value: float | None) -> float:
+    """None means all."""
+    return math.inf if value is None else value
 
 
 def _group(names: Sequence[str], key: _Key) -> _Key:

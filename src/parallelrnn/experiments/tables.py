@@ -8,8 +8,9 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 
 from parallelrnn.experiments import paper
+from parallelrnn.experiments.claims import findings
 from parallelrnn.experiments.comparison import paired_difference, rows_of_twins, winning_counts
-from parallelrnn.experiments.experiment import Experiment
+from parallelrnn.experiments.experiment import Experiment, ExperimentError
 from parallelrnn.experiments.feature_types import total
 from parallelrnn.experiments.forecasting import HORIZONS, NEIGHBOURS
 from parallelrnn.experiments.markdown import interval, number, spread, table, types
@@ -35,7 +36,27 @@ def document(lines: Mapping[str, Sequence[Line]], pictures: Mapping[str, Sequenc
         section(experiment, lines.get(name, ()), (pictures or {}).get(name, ()))
         for name, experiment in EXPERIMENTS.items()
     ]
-    return "\n".join([HEAD, *sections])
+    return "\n".join([HEAD, "## Claims\n", claims(lines) + "\n", *sections])
+
+
+def claims(lines: Mapping[str, Sequence[Line]]) -> str:
+    """What the paper claims, its number, ours and a verdict, each in a row."""
+    picked = {name: pick(experiment, lines.get(name, ())) for name, experiment in EXPERIMENTS.items()}
+    rows = [
+        [found.claim, found.place, found.paper, found.ours, found.budget, f"**{found.verdict}**"]
+        for found in findings(picked)
+    ]
+    return table(["claim", "where", "paper", "ours", "budget", "verdict"], rows)
+
+
+def renew_claims(page: str, lines: Mapping[str, Sequence[Line]]) -> str:
+    """A page with the table of claims between its two marks."""
+    begin, end = "<!-- claims -->", "<!-- /claims -->"
+    before, found, rest = page.partition(begin)
+    _, ended, after = rest.partition(end)
+    if not found or not ended:
+        raise ExperimentError(f"the page has no {begin} and {end} after it, between which the table of claims stands")
+    return f"{before}{begin}\n\n{claims(lines)}\n\n{end}{after}"
 
 
 def section(experiment: Experiment, lines: Sequence[Line], pictures: Sequence[str] = ()) -> str:
