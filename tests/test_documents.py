@@ -15,6 +15,9 @@ import pytest
 import torch
 
 import parallelrnn
+from parallelrnn.experiments.registry import EXPERIMENTS
+from parallelrnn.experiments.store import Store
+from parallelrnn.experiments.tables import document, renew_claims
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -119,6 +122,20 @@ def test_the_table_of_risks_is_that_of_the_results(monkeypatch: pytest.MonkeyPat
     printed = regression.table(regression.load(ROOT / "benchmarks" / "results" / "regression.jsonl")[1])
     section = (ROOT / "docs" / "mathematics.md").read_text().split("## Does the rate show?")[1].split("\n## ")[0]
     assert [line for line in section.splitlines() if line.startswith("|")] == printed.splitlines()
+
+
+def test_the_pages_of_experiments_are_those_of_the_results() -> None:
+    """No number that the store does not hold, and none that it holds and the pages do not."""
+    store = Store(ROOT / "results")
+    lines = {name: store.lines(name) for name in EXPERIMENTS}
+    page = (ROOT / "docs" / "reproducing.md").read_text()
+    assert renew_claims(page, lines) == page
+    tables = (ROOT / "results" / "README.md").read_text()
+    pictures: dict[str, list[str]] = {}
+    for name, address in re.findall(r"^!\[([\w-]+)\]\((.*)\)$", tables, re.MULTILINE):
+        assert (ROOT / "results" / address).exists()
+        pictures.setdefault(name, []).append(address)
+    assert document(lines, pictures) == tables
 
 
 @pytest.mark.parametrize("name", MODULES)
