@@ -11,7 +11,7 @@ from parallelrnn.cli.app import app
 from parallelrnn.experiments.registry import EXPERIMENTS
 from parallelrnn.experiments.store import Store
 
-TINY = ["hidden_size=4", "length=8", "iterations=10", "epoch_steps=5", "test=10"]
+TINY = ["hidden_size=4", "length=8", "iterations=10", "decay_every=5", "epoch_steps=5", "test=10"]
 
 
 def reproduce(*words: str) -> Result:
@@ -54,7 +54,7 @@ def test_status(tmp_path: Path) -> None:
     [
         (["--models", "GRUs"], "model is one of LSTM, ParaLSTM, GRU, ParaGRU; got GRUs"),
         (["--only", "length"], "--only takes name=value, got 'length'"),
-        (["--set", "iterations=few"], "iterations takes a value of type"),
+        (["--set", "iterations=few"], "iterations takes a whole number above zero, got 'few'"),
         (["--budget", "soon"], "a time is written like 90s, 45m, 2h or 1h30m, got 'soon'"),
         (["--datasets", "ETTh1"], "adding has no dataset; what can be chosen are model, length"),
         (["--engine", "slurm"], "engine is one of local, ray, here, got 'slurm'"),

@@ -11,7 +11,15 @@ import pytest
 from numpy.typing import NDArray
 from sktime.datasets import load_from_arff_to_dataframe, load_from_tsfile
 
-from parallelrnn.datasets import DatasetError, load_eigenworms, load_worms, read_arff, read_ts, worms
+from parallelrnn.datasets import (
+    DatasetError,
+    load_eigenworms,
+    load_stand_walk_jump,
+    load_worms,
+    read_arff,
+    read_ts,
+    worms,
+)
 from parallelrnn.datasets.examples import Examples
 
 Array = NDArray[np.float64]
@@ -120,13 +128,18 @@ def test_comments_blank_lines_and_missing_values(tmp_path: Path) -> None:
         (":2\n", ":1,2,3,4:2\n", "line 11: expected 2 channels, got 3"),
         (":2\n", ",:2\n", "line 11: expected numbers between commas; could not convert string to float: ''"),
         (":2\n", "x:2\n", "line 11: expected numbers"),
+        (":2\n", "_0:2\n", "line 11: expected numbers between commas; could not convert string to float: '"),
+        (":2\n", "\u0661:2\n", "line 11: expected numbers between commas; could not convert string to float: '"),
+        (":2\n", ",inf:2\n", "line 11: expected finite numbers of float32, and ? for those missing, got 'inf'"),
+        (":2\n", ",-1e400:2\n", "line 11: expected finite numbers of float32, and ? for those missing, got '-1e400'"),
+        (":2\n", ",1e39:2\n", "line 11: expected finite numbers of float32, and ? for those missing, got '1e39'"),
     ],
 )
 def test_a_wrong_ts_file_is_refused(old: str, new: str, message: str, tmp_path: Path) -> None:
     text = ts(*series(3, 4, 2)).replace("# Worms, that crawl.\n", "")
     assert old in text
     path = tmp_path / "small.ts"
-    path.write_text(text.replace(old, new, 1))
+    path.write_text(text.replace(old, new, 1), encoding="utf-8")
     with pytest.raises(ValueError, match=str(path)) as error:
         read_ts(path)
     assert message in str(error.value)
@@ -155,6 +168,8 @@ def test_ts_files_without_series_are_refused(tmp_path: Path) -> None:
         ("',2", ",7',2", "line 11: expected 4 values in channel 2, got 5"),
         ("',2", r"\n1,2,3,4',2", "line 11: expected 2 channels, got 3"),
         ("',2", "x',2", "line 11: expected numbers between commas"),
+        ("',2", "_0',2", "line 11: expected numbers between commas; could not convert string to float: '"),
+        ("',2", ",1e400',2", "line 11: expected finite numbers of float32, and ? for those missing, got '1e400'"),
         ("1\n'", "1\n ", "line 11: expected channels in quotes"),
     ],
 )
@@ -234,3 +249,44 @@ def test_another_set_is_refused(own: Path) -> None:
     (folder / "Worms_TRAIN.ts").write_text("<html>")
     with pytest.raises(DatasetError, match=r"not the Worms of the archive.*Worms_TRAIN\.ts, line 1: expected"):
         load_worms()
+
+
+@pytest.mark.parametrize("form", ["ts", "arff", "npz"])
+@pytest.mark.parametrize("part", ["TRAIN", "TEST"])
+def test_a_series_that_lacks_a_value_is_refused(
+    form: str, part: str, own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = {name: series(count, 6, 2) for name, count in zip(("TRAIN", "TEST"), FORM.counts, strict=True)}
+    parts[part][0][2, 3, 1] = np.nan
+    folder = own / "uea_ucr"
+    folder.mkdir()
+    if form == "npz":
+        (x, y), (x_test, y_test) = parts.values()
+        path = folder / "EigenWorms.npz"
+        np.savez(path, X_train=x, y_train=np.array(y), X_test=x_test, y_test=np.array(y_test))
+        known = hashlib.sha256(path.read_bytes()).hexdigest()
+        monkeypatch.setitem(worms.FORMS, "EigenWorms", replace(FORM, npz_sha256=known))
+    else:
+        for name, data in parts.items():
+            text = {"ts": ts, "arff": arff}[form](*data)
+            (folder / f"EigenWorms_{name}.{form}").write_text(text.replace("nan", "?"))
+        path = folder / f"EigenWorms_{part}.{form}"
+        monkeypatch.setitem(worms.FORMS, "EigenWorms", FORM)
+    with pytest.raises(DatasetError) as error:
+        load_eigenworms()
+    text = str(error.value)
+    assert text.startswith(f"{path} (.{form}) is not the EigenWorms that was published: expected finite numbers")
+    assert f"got nan in {part}, series 3, channel 2, time 4; replace it by a file of https://" in text
+
+
+@pytest.mark.parametrize("name", ["Worms", "StandWalkJump"])
+def test_no_set_may_have_infinite_values(name: str, own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.zeros((2, 6, 1))
+    values[1, 0, 0] = -np.inf
+    path = own / "uea_ucr" / f"{name}.npz"
+    path.parent.mkdir()
+    np.savez(path, X_train=values, y_train=np.array(["1", "2"]), X_test=values, y_test=np.array(["1", "2"]))
+    form = worms.Form((2, 2), 6, 1, ("1", "2"), hashlib.sha256(path.read_bytes()).hexdigest())
+    monkeypatch.setitem(worms.FORMS, name, form)
+    with pytest.raises(DatasetError, match=r"got -inf in TRAIN, series 2, channel 1, time 1"):
+        {"Worms": load_worms, "StandWalkJump": load_stand_walk_jump}[name]()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import lzma
 import struct
@@ -70,6 +71,9 @@ def test_a_fixed_order_is_the_same_for_ever() -> None:
     assert permutation(8, 0).tolist() == fixed
     assert permutation(8, 1).tolist() != fixed
     assert sorted(permutation(1000, 3)) == list(range(1000))
+    pixels = permutation(784, 0)  # that of permuted MNIST
+    assert pixels.dtype == np.int64
+    assert hashlib.sha256(pixels.astype("<i8").tobytes()).hexdigest()[:16] == "80af0db09bbbf7a2"
 
 
 @pytest.mark.parametrize("form", ["bin", "bin.xz", "tar.gz"])

@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -74,6 +78,43 @@ def test_a_seed_is_a_simulation() -> None:
     assert not np.array_equal(first.train.inputs, other.train.inputs)
     rows = np.concatenate([part.inputs[:, 0, 0] for part in (first.train, first.validation, first.test)])
     assert len(set(rows.tolist())) == 6  # no part repeats another
+
+
+def test_a_seed_is_a_simulation_for_any_number_of_blas_threads() -> None:
+    # Chaotic, so that one sum that is rounded otherwise shows in every target; of this size, two threads share it out.
+    script = """
+import hashlib
+from parallelrnn.datasets import tradeoff_simulation
+splits = tradeoff_simulation(0, length=40, sizes=(4000, 500, 500))
+print(hashlib.sha256(b"".join(part.targets for part in (splits.train, splits.validation, splits.test))).hexdigest())
+"""
+    hashes = [
+        subprocess.run(
+            [sys.executable, "-c", script],
+            env={**os.environ, "OPENBLAS_NUM_THREADS": threads},
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        for threads in ("1", "2")
+    ]
+    assert hashes[0] == hashes[1]
+
+
+def test_the_number_of_blas_threads_is_put_back() -> None:
+    from threadpoolctl import threadpool_info, threadpool_limits
+
+    with threadpool_limits(limits=2, user_api="blas"):
+        before = threadpool_info()
+        tradeoff_simulation(0, hidden_size=4, length=5, sizes=(3, 2, 1))
+        assert threadpool_info() == before
+
+
+def test_without_threadpoolctl_it_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "threadpoolctl", None)
+    with pytest.raises(ModuleNotFoundError, match=r"threadpoolctl.*pip install 'parallelrnn\[datasets\]'") as error:
+        feature_simulation(0, hidden_size=4, length=5, sizes=(3, 2))
+    assert error.value.name == "threadpoolctl"
 
 
 def test_the_process_has_the_moments_of_arma() -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import struct
 import sys
 import tarfile
 import zipfile
@@ -33,6 +34,14 @@ def zipped(**files: bytes) -> bytes:
         for name, data in files.items():
             archive.writestr(f"folder/{name}.ts", data)
     return buffer.getvalue()
+
+
+def marked(data: bytes, flags: int, method: int) -> bytes:
+    """A zip whose first file says in both its headers that it is encrypted, say, or compressed by another method."""
+    changed = bytearray(data)
+    for begin in (data.index(b"PK\3\4") + 6, data.index(b"PK\1\2") + 8):
+        changed[begin : begin + 4] = struct.pack("<HH", flags, method)
+    return bytes(changed)
 
 
 def tarred(name: str, data: bytes) -> bytes:
@@ -159,6 +168,9 @@ def test_a_file_is_taken_out_of_its_archive(
     [
         (b"<html>Sorry</html>", "cannot be unpacked"),
         (tarred("a.ts", DATA * 1000)[:120], "cannot be unpacked"),
+        (marked(zipped(a=DATA), 1, zipfile.ZIP_STORED), r"cannot be unpacked \(.*encrypted"),
+        (marked(zipped(a=DATA), 0, 9), r"cannot be unpacked \(.*compression"),  # Deflate64, which Windows writes
+        (marked(zipped(a=b"\x09\x04\x05\0\xff" + DATA), 0, zipfile.ZIP_LZMA), r"cannot be unpacked \("),
         (zipped(b=DATA), "holds no file a.ts"),
         (zipped(a=b"other"), "has another sha256"),
     ],
@@ -171,9 +183,12 @@ def test_a_bad_archive_is_refused(web: Web, own: Path, cache: Path, data: bytes,
     assert str(own / "uea/set.zip") in str(error.value)
     assert files(cache) == []  # so that the next attempt asks again
     mine = put(own / "uea/set.zip", data)
-    with pytest.raises(DatasetError, match=f"set.zip.*{reason}.*replace it by that of {web.address}"):
+    advice = f"put a.ts itself beside it, replace it by that of {web.address}"
+    with pytest.raises(DatasetError, match=f"set.zip.*{reason}.*; {advice}"):
         locate(packed)
     assert mine.read_bytes() == data
+    put(own / "uea/a.ts")
+    assert locate(packed) == own / "uea/a.ts"
 
 
 def test_of_several_forms_the_first_at_hand_is_taken(web: Web, own: Path, cache: Path) -> None:

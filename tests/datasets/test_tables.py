@@ -60,8 +60,10 @@ def test_a_table_is_read(name: str, own: Path, monkeypatch: pytest.MonkeyPatch) 
         ("1/2/2010 3:00", "1/2/2010 5:00", "expected row 28 to be of 2010-01-02T03:00:00, got 2010-01-02T05"),
         ("1/2/2010 3:00", "yesterday", "yesterday"),
         ("1/2/2010 3:00,", "1/2/2010 3:00,x", "could not convert string 'x"),
-        ("1/2/2010 3:00,", "1/2/2010 3:00,nan\n#", "row"),
-        ("1/3/2010 1:00,", "1/3/2010 1:00,1,1,1,1,1,1,1,1,1,1,1,inf,", "row 50"),
+        ("1/2/2010 3:00,", "1/2/2010 3:00,nan\n#", "expected 12 numbers after the time in line 29, got 1"),
+        ("1/2/2010 3:00,", "1/2/2010 3:00,7,", "expected 12 numbers after the time in line 29, got 13"),
+        ("\n1/3/2010 1:00", ",7\n1/3/2010 1:00", "expected 12 numbers after the time in line 50, got 13"),
+        ("1/3/2010 1:00,", "1/3/2010 1:00,1,1,1,1,1,1,1,1,1,1,1,inf#", "none finite in row 50"),
         ("\n1/3/2010 1:00", "\n#", "expected 50 rows, got 49"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -107,9 +108,9 @@ def test_images(name: str, shape: tuple[int, ...], length: int, channels: int, m
     seen: list[tuple[int, ...]] = []
     original = classification.make_network
 
-    def make(config: classification.ClassificationConfig, channels: int, classes: int, length: int) -> nn.Module:
+    def make(config: Any, channels: int, classes: int, length: int, seed: int) -> nn.Module:
         seen.append((length, channels, classes))
-        return original(config, channels, classes, length)
+        return original(config, channels, classes, length, seed)
 
     monkeypatch.setattr(classification, "make_network", make)
     models = [model for model in MODELS if model != "ParaRNN" or name != "noise-padded-cifar"]
@@ -121,6 +122,19 @@ def test_images(name: str, shape: tuple[int, ...], length: int, channels: int, m
         assert len(outcome.curve) == 5
         if job.config.model in ("GRU", "ParaLSTM", "ParaRNN"):
             assert len(outcome.details["features"]) == 6, "before training, and after each epoch"
+
+
+def test_some_of_the_examples_are_a_random_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = images(4, 4)
+    monkeypatch.setattr(pmnist, "load_mnist", lambda: whole)
+    changes = SMALL | {"train": "40", "validation": "10", "test": "20"}
+    ((_, outcome),) = outcomes("pmnist", {"model": ["ParaRNN"]}, changes).values()
+    assert outcome.metrics["tested"] == 20
+    some = classification._part(whole.test, lambda x: x, 20)
+    taken = some.take(torch.arange(20))[0].numpy()
+    places = [int(np.flatnonzero((whole.test.inputs == one).all((1, 2)))[0]) for one in taken]
+    assert len(set(places)) == 20
+    assert max(places) > 20, "not the first of them"
 
 
 def test_pixels_are_permuted_in_one_order() -> None:
@@ -177,7 +191,7 @@ def test_adding() -> None:
 
 def test_chrono_and_other_beginnings() -> None:
     config = noise_padded_cifar.NoisePaddedCifarConfig("GRU", hidden_size=8, num_layers=1)
-    network = classification.make_network(config, 3, 2, 1000)
+    network = classification.make_network(config, 3, 2, 1000, seed=0)
     update = network.layer.bias_ih_l0.detach()[8:16]  # type: ignore[union-attr, operator]
     assert 0 < float(update.min()) <= float(update.max()) < math.log(999)
     identity = classification.make_network(

@@ -20,7 +20,7 @@ from parallelrnn.experiments.registry import EXPERIMENTS
 from parallelrnn.experiments.runner import Grid, run, seconds_of
 from parallelrnn.experiments.store import Store
 
-TINY = {"hidden_size": "4", "length": "10", "iterations": "20", "epoch_steps": "5", "test": "20"}
+TINY = {"hidden_size": "4", "length": "10", "iterations": "20", "decay_every": "10", "epoch_steps": "5", "test": "20"}
 ADDING = adding.EXPERIMENT
 
 
@@ -41,7 +41,7 @@ def test_cells_are_chosen_and_changed() -> None:
     assert {job.config.max_epochs for job in jobs} == {2}
     assert {job.config.learning_rate for job in jobs} == {0.5}
     assert [job.seed for job in jobs[:8]] == [0] * 8, "a replicate of everything comes before the next"
-    assert len(EXPERIMENTS["forecasting"].jobs()) == 16 * 12 * 3
+    assert len(EXPERIMENTS["forecasting"].jobs()) == 16 * (10 * 3 + 2), "nothing is random about two models"
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,9 @@ def test_cells_are_chosen_and_changed() -> None:
     [
         ({"model": ["GRUs"]}, {}, "model is one of LSTM, ParaLSTM, GRU, ParaGRU; got GRUs"),
         ({"models": ["GRU"]}, {}, "has no models; what can be chosen are model, length"),
-        ({}, {"iterations": "many"}, "iterations takes a value of type <class 'int'>, got 'many'"),
+        ({}, {"iterations": "many"}, "iterations takes a whole number above zero, got 'many'"),
+        ({}, {"iterations": "0"}, "iterations takes a whole number above zero, got '0'"),
+        ({}, {"iterations": "750"}, "iterations 750 is no multiple of epoch_steps 500"),
         ({}, {"epochs": "3"}, "has no epochs"),
     ],
 )
@@ -79,7 +81,7 @@ def test_replicates_differ_and_repeat(tmp_path: Path) -> None:
 
 
 def test_a_budget_stops_and_the_next_call_goes_on(tmp_path: Path) -> None:
-    jobs = tiny(("ParaGRU",), 1, iterations="400", epoch_steps="100")
+    jobs = tiny(("ParaGRU",), 1, iterations="200", decay_every="100", epoch_steps="50")
     whole = run(jobs, tmp_path / "whole", engine="here")
     assert len(whole.done) == 1
     calls = 0
@@ -92,18 +94,38 @@ def test_a_budget_stops_and_the_next_call_goes_on(tmp_path: Path) -> None:
     assert not list((tmp_path / "parts" / ".checkpoints").iterdir())
 
 
-def test_a_failure_is_told_and_the_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("PARALLELRNN_DATA", raising=False)
+def test_a_failure_is_told_and_the_others_go_on(tmp_path: Path) -> None:
     jobs = [*tiny(("ParaGRU",), 1, hidden_size="3"), *tiny(("ParaGRU",), 1)]
     grid = run(jobs, tmp_path, engine="here")
     assert len(grid.done) == 1
     assert "hidden_size 3 is not a multiple of block_size 2" in next(iter(grid.problems.values()))
     assert len(Store(tmp_path).lines("adding")) == 1
+    assert not list((tmp_path / ".checkpoints").iterdir()), "there is nothing to go on with"
+
+
+def test_what_a_kill_after_the_result_left_is_removed(tmp_path: Path) -> None:
+    jobs = tiny(("ParaGRU",), 1)
+    run(jobs, tmp_path, engine="here")
+    left = Store(tmp_path).workspace(jobs[0])
+    left.mkdir()
+    (left / "training.safetensors").touch()
+    assert len(run(jobs, tmp_path, engine="here").done) == 1
+    assert not left.exists()
+
+
+def test_nothing_random_is_run_once() -> None:
+    jobs = EXPERIMENTS["forecasting"].jobs(
+        {"dataset": ["ETTh1"], "horizon": ["24"], "model": ["naive", "Forecaster", "GRU"]}, {"max_epochs": "2"}, 3
+    )
+    assert [job.seed for job in jobs if job.config.model == "naive"] == [0]
+    assert [job.seed for job in jobs if job.config.model == "GRU"] == [0, 1, 2]
+    epochs = {job.config.model: job.config.max_epochs for job in jobs}
+    assert epochs == {"naive": 40, "Forecaster": 40, "GRU": 2}, "what is changed for twins does not change neighbours"
 
 
 def test_processes_find_what_one_finds_and_survive_a_kill(tmp_path: Path) -> None:
     """Two workers; the first that begins is killed, and the same call again makes up for it."""
-    long = tiny(("GRU", "ParaGRU"), 1, iterations="1500", epoch_steps="250")
+    long = tiny(("GRU", "ParaGRU"), 1, iterations="1500", decay_every="500", epoch_steps="250")
     expected = run(long, tmp_path / "here", engine="here", threads=1)
     assert len(expected.done) == 2
     folder = tmp_path / "there"
@@ -135,10 +157,10 @@ def test_the_command_is_killed_and_goes_on(tmp_path: Path) -> None:
     """A real run, killed with its workers wherever it happens to be, several times; the numbers are those of one that
     never was."""
     words = ["adding", "--models", "ParaGRU", "--only", "length=100", "--replicates", "1", "--threads", "1"]
-    for name, value in (TINY | {"iterations": "2000", "epoch_steps": "500"}).items():
+    for name, value in (TINY | {"iterations": "2000", "decay_every": "1000", "epoch_steps": "500"}).items():
         words += ["--set", f"{name}={value}"]
     program = [str(Path(sys.executable).with_name("parallelrnn")), "reproduce", *words]
-    whole = tiny(("ParaGRU",), 1, iterations="2000", epoch_steps="500")
+    whole = tiny(("ParaGRU",), 1, iterations="2000", decay_every="1000", epoch_steps="500")
     run(whole, tmp_path / "whole", engine="here", threads=1)
     folder, kills = tmp_path / "killed", 0
     while True:
@@ -162,13 +184,13 @@ def test_the_command_is_killed_and_goes_on(tmp_path: Path) -> None:
     assert comparable(one) == comparable(two)
 
 
-@pytest.mark.slow
 def test_ray_finds_what_one_process_finds(tmp_path: Path) -> None:
     pytest.importorskip("ray")
     jobs = tiny(("ParaGRU",), 2)
     run(jobs, tmp_path / "here", engine="here", threads=1)
     grid = run(jobs, tmp_path / "ray", engine="ray", workers=2, threads=1)
     assert (len(grid.done), grid.problems) == (2, {})
+    assert not list((tmp_path / "ray" / ".checkpoints").iterdir())
     found = [sorted(map(json.dumps, map(comparable, Store(tmp_path / one).lines("adding")))) for one in ("here", "ray")]
     assert found[0] == found[1]
 

@@ -69,7 +69,7 @@ def test_a_job_is_claimed_by_one(tmp_path: Path) -> None:
 def test_a_job_is_told_apart_by_all_that_decides_how_it_goes() -> None:
     keys = {
         Job("adding", config, seed).key
-        for config in (AddingConfig("GRU"), AddingConfig("LSTM"), AddingConfig("GRU", iterations=5))
+        for config in (AddingConfig("GRU"), AddingConfig("LSTM"), AddingConfig("GRU", iterations=500))
         for seed in (0, 1)
     }
     assert len(keys) == 6

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from parallelrnn.experiments.experiment import ExperimentError, OutOfTimeError, Workspace
 from parallelrnn.experiments.models import Recurrent
 from parallelrnn.experiments.tasks import Part, Regression
-from parallelrnn.experiments.training import FILE, Progress, Schedule, Training, progress_of
+from parallelrnn.experiments.training import Progress, Schedule, Training, progress_of
 
 LONG = Schedule(1e-2, max_epochs=4, patience=0, minimum_rate=1e-6)
 
@@ -114,9 +114,55 @@ def test_a_broken_checkpoint_is_refused(tmp_path: Path) -> None:
     with pytest.raises(OutOfTimeError):
         Training(network(), task(), LONG, Clock(tmp_path, every=0.0).after(2)).run()
     assert progress_of(Workspace(tmp_path)) is not None
-    (tmp_path / FILE).write_bytes((tmp_path / FILE).read_bytes()[:-100])
+    (file,) = tmp_path.iterdir()
+    file.write_bytes(file.read_bytes()[:-100])
     with pytest.raises(ExperimentError, match=r"no whole checkpoint.*remove it to start anew"):
         Training(network(), task(), LONG, Workspace(tmp_path)).run()
+
+
+def test_a_checkpoint_of_something_else_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(OutOfTimeError):
+        Training(network(), task(), LONG, Clock(tmp_path, every=0.0).after(2), of="one").run()
+    with pytest.raises(ExperimentError, match="of a training on other data; remove it to start anew"):
+        Training(network(), task(), LONG, Workspace(tmp_path), of="two").run()
+    torch.manual_seed(0)
+    wider = Recurrent("ParaGRU", 2, 1, hidden_size=10)
+    with pytest.raises(ExperimentError, match=r"(?s)does not fit this release: .*remove it to start anew"):
+        Training(wider, task(), LONG, Workspace(tmp_path), of="one").run()
+
+
+def test_threads_stay_what_they_were(tmp_path: Path) -> None:
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        with pytest.raises(OutOfTimeError):
+            Training(network(), task(), LONG, Clock(tmp_path, every=0.0).after(2)).run()
+        torch.set_num_threads(1)
+        Training(network(), task(), LONG, Workspace(tmp_path)).run()
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_what_diverges_is_no_result() -> None:
+    class Lost(Regression):
+        def judge(self, network: nn.Module) -> dict[str, float]:
+            return {"validation": float("nan")}
+
+    some = task()
+    with pytest.raises(ExperimentError, match="training diverged: the validation error is not finite after epoch 1"):
+        Training(network(), Lost(some._train, some._validation, 8, 3), LONG, Workspace()).run()
+
+
+def test_parts_are_judged_some_steps_at_a_time() -> None:
+    lengths = []
+
+    def take(rows: Tensor) -> tuple[Tensor, Tensor]:
+        lengths.append(len(rows))
+        return torch.zeros(len(rows), 40_000, 1), torch.zeros(len(rows), 1)
+
+    assert sum(len(targets) for _, targets in Part(5, take).in_turns()) == 5
+    assert lengths == [1, 2, 2, 1], "one to see how long they are, then 80,000 steps at a time"
 
 
 def test_deadline_is_a_time(tmp_path: Path) -> None:
@@ -126,12 +172,14 @@ def test_deadline_is_a_time(tmp_path: Path) -> None:
 
 def test_twins_share_all_but_the_recurrent_layer() -> None:
     for cell in ("RNN", "LSTM", "GRU"):
-        vanilla, para = (Recurrent(name, 3, 2, hidden_size=8, num_layers=2) for name in (cell, f"Para{cell}"))
-        names = [
-            {name: tuple(parameter.shape) for name, parameter in net.named_parameters() if "layer" not in name}
+        vanilla, para = (Recurrent(name, 3, 2, hidden_size=8, num_layers=2, seed=5) for name in (cell, f"Para{cell}"))
+        shared, other = (
+            {name: parameter for name, parameter in net.named_parameters() if not name.startswith("layer")}
             for net in (vanilla, para)
-        ]
-        assert names[0] == names[1]
+        )
+        assert len(shared) == 6
+        assert shared.keys() == other.keys()
+        assert all(torch.equal(shared[name], other[name]) for name in shared), "they begin the same"
         assert type(vanilla.layer) is getattr(nn, cell)
         x = torch.randn(4, 5, 3)
         for net in (vanilla, para):

@@ -47,13 +47,12 @@ def _command(experiment: Experiment) -> Callable[..., None]:
         results: Results = Path("results"),
     ) -> None:
         with refusals():
-            wanted = {name: values.split(",") for name, values in _pairs("--only", only).items()}
-            for name, values in (("model", models), ("dataset", datasets)):
-                if values is not None:
-                    wanted[name] = [value.strip() for value in values.split(",")]
+            chosen = _pairs("--only", only)
+            chosen |= {name: text for name, text in (("model", models), ("dataset", datasets)) if text is not None}
+            wanted = {name: [value.strip() for value in text.split(",")] for name, text in chosen.items()}
             jobs = experiment.jobs(wanted, _pairs("--set", changes), replicates)
             seconds = None if budget is None else seconds_of(budget)
-            with _shown(experiment) as tell:
+            with _Progress(experiment) as tell:
                 grid = run(
                     jobs,
                     results,
@@ -90,14 +89,14 @@ def status(results: Results = Path("results")) -> None:
     with refusals():
         for experiment in EXPERIMENTS.values():
             lines = store.lines(experiment.name)
-            begun = sorted((results / ".checkpoints").glob(f"{experiment.name}-*"))
+            begun = sorted((results / ".checkpoints").glob(f"{experiment.name}-*/training.safetensors"))
             cells = {_cell(line["config"], experiment) for line in lines}
             table.add_row(
                 experiment.name,
                 experiment.of.partition(":")[0],
                 f"{len(cells & _all_cells(experiment))} of {len(_all_cells(experiment))}",
                 str(len(lines)),
-                ", ".join(_how_far(path) for path in begun),
+                "; ".join(_how_far(path.parent) for path in begun),
             )
     console.print(table)
 
@@ -112,7 +111,7 @@ def _pairs(option: str, texts: list[str] | None) -> dict[str, str]:
     return found
 
 
-class _shown:  # noqa: N801
+class _Progress:
     """A bar over the whole grid with the time left, and a line for each job that ends."""
 
     def __init__(self, experiment: Experiment) -> None:
@@ -160,8 +159,11 @@ def _sum_up(grid: Grid) -> None:
 def _how_far(path: Path) -> str:
     from parallelrnn.experiments.experiment import Workspace
 
-    found = progress_of(Workspace(path))
-    return "-" if found is None else f"epoch {found.epoch}, step {found.step}"
+    try:
+        found = progress_of(Workspace(path))
+    except ExperimentError:
+        return "a checkpoint that is not whole"
+    return "-" if found is None else f"epoch {found.epoch + 1}, step {found.step}"
 
 
 def _time(seconds: float) -> str:
@@ -171,7 +173,7 @@ def _time(seconds: float) -> str:
 
 def _cell(config: dict[str, Any], experiment: Experiment) -> str:
     """The names of a cell, whatever its budget."""
-    return " ".join(str(config[name]) for name in _names(experiment))
+    return " ".join(str(config.get(name)) for name in _names(experiment))
 
 
 def _names(experiment: Experiment) -> list[str]:

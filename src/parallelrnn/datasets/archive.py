@@ -1,7 +1,7 @@
 """Readers for the files of the UEA and UCR archive of time series classification: .ts and .arff.
 
 Both say what they hold in a header, then have one line for each series. What does not fit is refused with the number of
-its line. A missing value, `?`, becomes NaN.
+its line, as is a number too large for float32. A missing value, `?` or `NaN`, becomes NaN.
 """
 
 from __future__ import annotations
@@ -118,12 +118,21 @@ class _Series:
         self.labels.append(label)
 
     def _values(self, number: int, text: str) -> NDArray[np.float64]:
+        parts = text.split(",")
         if "?" in text:
-            text = ",".join("nan" if part.strip() == "?" else part for part in text.split(","))
+            parts = ["nan" if part.strip() == "?" else part for part in parts]
         try:
-            return np.array([float(part) for part in text.split(",")])
+            if "_" in text or not text.isascii():  # float would read 1_0 as 10, and the digits of every script
+                wrong = next(part for part in parts if "_" in part or not part.isascii())
+                raise ValueError(f"could not convert string to float: {wrong!r}")
+            values = np.array([float(part) for part in parts])
         except ValueError as error:  # it quotes what is no number
             raise ValueError(f"{self.path}, line {number}: expected numbers between commas; {error}") from None
+        large = np.flatnonzero(np.abs(values) > np.finfo(np.float32).max)
+        if len(large):
+            expected = "expected finite numbers of float32, and ? for those missing"
+            raise _error(self.path, number, expected, parts[large[0]])
+        return values
 
     def result(self) -> tuple[Array, list[str]]:
         if not self.inputs:

@@ -46,6 +46,9 @@ class Splits(TrainingSplits):
 def permutation(count: int, seed: int) -> NDArray[np.int64]:
     """The numbers below `count` in random order, the same for a seed with every release of numpy.
 
-    numpy promises that for the bits of PCG64, not for what `numpy.random.Generator` makes of them.
+    Use it wherever an order is part of an experiment and has to be the same for ever: which examples are for
+    validation, or in which order the pixels of an image are read, as `permutation(784, 0)` has it for MNIST.
+    `numpy.random.Generator.permutation` may change with a release: numpy promises that the bits of PCG64 stay as they
+    are, not what a `Generator` makes of them.
     """
     return np.argsort(np.random.PCG64(seed).random_raw(count), kind="stable").astype(np.int64)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,9 +46,12 @@ def tradeoff_simulation(
     else.
 
     With the paper's entries of variance 1 the states are chaotic: the recurrent matrix has a spectral radius of about
-    11, and differences grow 2.5-fold each step, from rounding in double precision to order 1 within 40. So targets
-    of one seed may differ between machines, and what lies further back is lost to rounding. Up to a
-    `recurrent_scale` of about 0.15 the states forget where they began.
+    11, and differences grow 2.5-fold each step, from rounding in double precision to order 1 within 40. So what lies
+    further back is lost to rounding. Up to a `recurrent_scale` of about 0.15 the states forget where they began.
+
+    On one machine, with one installation of numpy, a seed gives the same bits however many threads BLAS may use and
+    processors there are to run on, for all products are computed on one thread (of OpenBLAS, MKL and BLIS; Apple's
+    Accelerate cannot be told). Another processor or another BLAS may round otherwise, and then gives other targets.
     """
     _check_sizes(hidden_size, length, sizes)
     if not noise_variance >= 0:
@@ -56,7 +61,9 @@ def tradeoff_simulation(
     inputs = arma(sum(sizes), length, for_inputs)[..., None]  # (N, T, 1)
     states = final_states(inputs, weights.recurrent, weights.input, weights.bias)
     noise = np.sqrt(noise_variance) * for_noise.standard_normal((sum(sizes), OUTPUTS))
-    targets = (states @ weights.output.T + weights.output_bias + noise).astype(np.float32)
+    with _one_blas_thread():
+        outputs = states @ weights.output.T + weights.output_bias
+    targets = (outputs + noise).astype(np.float32)
     return Splits(*_parts(inputs, targets, sizes))
 
 
@@ -111,15 +118,32 @@ def arma(count: int, length: int, random: np.random.Generator) -> Array:
 
 
 def final_states(inputs: Array, recurrent: Array, input_weight: Array, bias: Array) -> Array:
-    """The last state (N, d) of h_t = tanh(W_h h_(t-1) + W_x x_t + b), from 0, for inputs (N, T, C)."""
+    """The last state (N, d) of h_t = tanh(W_h h_(t-1) + W_x x_t + b), from 0, for inputs (N, T, C).
+
+    The same bits for any number of BLAS threads, as `tradeoff_simulation` says.
+    """
     states = np.empty((len(inputs), len(recurrent)), dtype=np.float32)
-    for begin in range(0, len(inputs), _CHUNK):
-        chunk = inputs[begin : begin + _CHUNK]
-        state = np.zeros((len(chunk), len(recurrent)), dtype=np.float32)
-        for time in range(inputs.shape[1]):
-            state = np.tanh(state @ recurrent.T + chunk[:, time] @ input_weight.T + bias)
-        states[begin : begin + _CHUNK] = state
+    with _one_blas_thread():
+        for begin in range(0, len(inputs), _CHUNK):
+            chunk = inputs[begin : begin + _CHUNK]
+            state = np.zeros((len(chunk), len(recurrent)), dtype=np.float32)
+            for time in range(inputs.shape[1]):
+                state = np.tanh(state @ recurrent.T + chunk[:, time] @ input_weight.T + bias)
+            states[begin : begin + _CHUNK] = state
     return states
+
+
+def _one_blas_thread() -> AbstractContextManager[Any]:
+    """Several threads share a product out between them, and its sums are then rounded in another order."""
+    try:
+        threadpoolctl = importlib.import_module("threadpoolctl")
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f"a simulation needs {error.name}, which is not installed: pip install 'parallelrnn[datasets]'",
+            name=error.name,
+        ) from error
+    limits: AbstractContextManager[Any] = threadpoolctl.threadpool_limits(limits=1, user_api="blas")
+    return limits
 
 
 def _streams(seed: int) -> list[np.random.Generator]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import importlib.util
+import lzma
 import os
 import sys
 import tarfile
@@ -94,7 +95,9 @@ def find(*sources: Source) -> Path | None:
                 try:
                     return _extract(own / source.archive, source)
                 except ValueError as error:
-                    raise DatasetError(f"{error}; replace it{_from(source)}, or take it away") from error
+                    raise DatasetError(
+                        f"{error}; put {source.name} itself beside it, replace it{_from(source)}, or take it away"
+                    ) from error
     return None
 
 
@@ -142,7 +145,8 @@ def _extract(archive: Path, source: Source) -> Path:
         raise ValueError(f"{archive} has sha256 {_sha256(archive)}, expected {source.archive_sha256}")
     try:
         data = _read_member(archive, source.member)
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, OSError) as error:
+    # A RuntimeError says that it is encrypted, or compressed in a way that Python does not know.
+    except (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, lzma.LZMAError, OSError, RuntimeError) as error:
         why = (str(error) or type(error).__name__).splitlines()[0]  # tarfile lists every form it tried
         raise ValueError(f"{archive} cannot be unpacked ({why})") from error
     if data is None:

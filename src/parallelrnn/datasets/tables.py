@@ -146,9 +146,15 @@ def read_table(path: Path) -> tuple[tuple[str, ...], Times, NDArray[np.float64]]
     """The columns, times and values of a file with comma-separated values whose first column holds times."""
     with path.open(encoding="utf-8-sig") as file:
         header = file.readline().strip().split(",")
-    if header[0] != "date" or len(header) < 2:
-        raise ValueError(f"expected a first line that begins with 'date,', got {','.join(header)[:80]!r}")
-    # A number too few or too many in any line is refused here, with the number of its row.
+        if header[0] != "date" or len(header) < 2:
+            raise ValueError(f"expected a first line that begins with 'date,', got {','.join(header)[:80]!r}")
+        # loadtxt passes over columns that it was not asked for, so that a number too many would go unseen.
+        for number, line in enumerate(file, 2):
+            row = line.partition("#")[0].strip()
+            if row and row.count(",") != len(header) - 1:
+                raise ValueError(
+                    f"expected {len(header) - 1} numbers after the time in line {number}, got {row.count(',')}"
+                )
     stamps = np.loadtxt(path, dtype="U19", delimiter=",", skiprows=1, usecols=0, ndmin=1, encoding="utf-8-sig")
     values = np.loadtxt(path, delimiter=",", skiprows=1, usecols=range(1, len(header)), ndmin=2, encoding="utf-8-sig")
     return tuple(header[1:]), _times(stamps), values

@@ -31,6 +31,7 @@ class Form:
     npz_sha256: str | None = None  # of a copy as numpy arrays, for those who have one
 
 
+PARTS = ("TRAIN", "TEST")
 FORMS = {
     "Worms": Form(
         (181, 77),
@@ -86,18 +87,17 @@ def sources(name: str, part: str) -> tuple[Source, Source]:
 def _load(name: str, seed: int) -> Splits:
     form = FORMS[name]
     copy = find(Source(f"uea_ucr/{name}.npz", form.npz_sha256, None)) if form.npz_sha256 else None
-    parts = [
-        _part_of_copy(copy, part) if copy else _part(locate(*sources(name, part.upper())), name)
-        for part in ("train", "test")
-    ]
-    for (inputs, labels), count in zip(parts, form.counts, strict=True):
+    paths = [copy or locate(*sources(name, part)) for part in PARTS]
+    parts = [_part_of_copy(path, part) if copy else _part(path, name) for path, part in zip(paths, PARTS, strict=True)]
+    for path, part, (inputs, labels), count in zip(paths, PARTS, parts, form.counts, strict=True):
         expected = (count, form.length, form.channels)
         if inputs.shape != expected or len(labels) != count or not set(labels) <= set(form.classes):
             raise DatasetError(
                 f"expected {name} to have series of shape {expected} (series, time, channels) and the labels "
                 f"{', '.join(form.classes)}, got {inputs.shape} and {', '.join(sorted(set(labels)))}; "
-                f"replace its files by those of {sources(name, 'TRAIN')[0].url}"
+                f"replace its files by those of {sources(name, part)[0].url}"
             )
+        _check_finite(inputs, name, part, path)
     numbers = np.array([form.classes.index(label) for _, labels in parts for label in labels], dtype=np.int64)
     return split(Examples(np.concatenate([inputs for inputs, _ in parts]), numbers), seed)
 
@@ -111,7 +111,20 @@ def _part(path: Path, name: str) -> tuple[Array, list[str]]:
 
 def _part_of_copy(path: Path, part: str) -> tuple[Array, list[str]]:
     with np.load(path) as arrays:
-        return arrays[f"X_{part}"].astype(np.float32), [str(label) for label in arrays[f"y_{part}"]]
+        inputs, labels = (arrays[f"{array}_{part.lower()}"] for array in "Xy")
+        return inputs.astype(np.float32), [str(label) for label in labels]
+
+
+def _check_finite(inputs: Array, name: str, part: str, path: Path) -> None:
+    """No series of these sets lacks a value; one would make every loss NaN."""
+    finite = np.isfinite(inputs)
+    if not finite.all():
+        series, time, channel = np.argwhere(~finite)[0]
+        raise DatasetError(
+            f"{path} ({path.suffix}) is not the {name} that was published: expected finite numbers, got "
+            f"{inputs[series, time, channel]} in {part}, series {series + 1}, channel {channel + 1}, time {time + 1}; "
+            f"replace it by a file of {sources(name, part)[0].url}"
+        )
 
 
 def split(examples: Examples, seed: int) -> Splits:

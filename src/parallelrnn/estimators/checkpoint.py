@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
-from torch import Tensor
+from torch import Tensor, nn
 
 from parallelrnn.estimators.progress import progress_bar
 from parallelrnn.estimators.training import ModuleT, Progress, Trainer
@@ -39,6 +39,29 @@ def fingerprint(words: Any, arrays: Iterable[NDArray[Any]]) -> str:
     return found.hexdigest()
 
 
+def pack(network: nn.Module, best: Mapping[str, Tensor], optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """All numbers of a training: weights, the best of them, what the optimizer remembers, and torch's randomness."""
+    tensors: dict[str, Tensor] = {f"network.{name}": tensor for name, tensor in network.state_dict().items()}
+    tensors |= {f"best.{name}": tensor for name, tensor in best.items()}
+    for index, state in optimizer.state_dict()["state"].items():
+        tensors |= {f"optimizer.{index}.{name}": torch.as_tensor(value) for name, value in state.items()}
+    tensors["random.dropout"] = torch.get_rng_state()
+    return {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
+
+
+def unpack(tensors: Mapping[str, Tensor], network: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Put all that was packed back in its place; the best weights, which have none, are given back."""
+    network.load_state_dict(_under("network.", tensors))
+    state = optimizer.state_dict()
+    state["state"] = {}
+    for name, tensor in _under("optimizer.", tensors).items():
+        index, _, key = name.partition(".")
+        state["state"].setdefault(int(index), {})[key] = tensor
+    optimizer.load_state_dict(state)
+    torch.set_rng_state(tensors["random.dropout"])
+    return _under("best.", tensors)
+
+
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
     """Where the state of a training is kept, and of which training."""
@@ -53,20 +76,15 @@ class Checkpoint:
     def save(self, trainer: Trainer[Any]) -> None:
         """Keep the state of a training after an epoch."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        tensors: dict[str, Tensor] = {f"network.{name}": t for name, t in trainer.network.state_dict().items()}
-        tensors |= {f"best.{name}": t for name, t in trainer.best.items()}
-        for index, state in trainer.optimizer.state_dict()["state"].items():
-            tensors |= {f"optimizer.{index}.{name}": torch.as_tensor(value) for name, value in state.items()}
+        tensors = pack(trainer.network, trainer.best, trainer.optimizer)
         tensors["random.order"] = trainer.random.get_state()
-        tensors["random.dropout"] = torch.get_rng_state()
         rates = [group["lr"] for group in trainer.optimizer.param_groups]
         words = {
             "of": self.of,
             "progress": json.dumps(dataclasses.asdict(trainer.progress)),
             "rates": json.dumps(rates),
         }
-        kept = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
-        write_bytes(self.directory / FILE, save_tensors(kept, metadata=words))
+        write_bytes(self.directory / FILE, save_tensors(tensors, metadata=words))
 
     def restore(self, trainer: Trainer[Any]) -> None:
         """Go on where a training was cut off; from the beginning if there is nothing to go on with."""
@@ -84,18 +102,10 @@ class Checkpoint:
                 f"{file} is of a training with other data or other arguments; give it another directory, or remove it "
                 "to start anew"
             )
-        trainer.network.load_state_dict(_under("network.", tensors))
-        trainer.best = _under("best.", tensors)
-        state = trainer.optimizer.state_dict()
-        state["state"] = {}
-        for name, tensor in _under("optimizer.", tensors).items():
-            index, _, key = name.partition(".")
-            state["state"].setdefault(int(index), {})[key] = tensor
-        for group, rate in zip(state["param_groups"], json.loads(words["rates"]), strict=True):
+        trainer.best = unpack(tensors, trainer.network, trainer.optimizer)
+        for group, rate in zip(trainer.optimizer.param_groups, json.loads(words["rates"]), strict=True):
             group["lr"] = rate
-        trainer.optimizer.load_state_dict(state)
         trainer.random.set_state(tensors["random.order"])
-        torch.set_rng_state(tensors["random.dropout"])
         trainer.progress = Progress(**json.loads(words["progress"]))
 
 
@@ -113,5 +123,5 @@ def train(trainer: Trainer[ModuleT], progress: bool | None, checkpoint: Checkpoi
         return trainer.run(after_epoch)
 
 
-def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from parallelrnn.datasets import adding_problem
-from parallelrnn.experiments.experiment import Experiment, Outcome, Workspace
+from parallelrnn.experiments.experiment import Experiment, ExperimentError, Outcome, Workspace
 from parallelrnn.experiments.models import Recurrent, count_parameters
 from parallelrnn.experiments.training import Schedule, Training
 
@@ -36,6 +36,11 @@ class AddingConfig:
     learning_rate: float = 2e-3
     epoch_steps: int = 500
     test: int = 2_000
+
+    def __post_init__(self) -> None:
+        for name in ("iterations", "decay_every"):
+            if getattr(self, name) % self.epoch_steps:
+                raise ExperimentError(f"{name} {getattr(self, name)} is no multiple of epoch_steps {self.epoch_steps}")
 
 
 class Adding:
@@ -73,14 +78,20 @@ def run(config: AddingConfig, seed: int, workspace: Workspace) -> Outcome:
     """Data and initial weights are those of the seed; the figures show the last error, not the best."""
     torch.manual_seed(seed)
     network = Recurrent(
-        config.model, 2, 1, hidden_size=config.hidden_size, block_size=config.block_size, aggregate="linear"
+        config.model,
+        2,
+        1,
+        hidden_size=config.hidden_size,
+        block_size=config.block_size,
+        aggregate="linear",
+        seed=seed,
     )
     schedule = Schedule(
         config.learning_rate,
-        max(1, config.iterations // config.epoch_steps),
+        config.iterations // config.epoch_steps,
         factor=0.1,
         patience=None,
-        period=max(1, config.decay_every // config.epoch_steps),
+        period=config.decay_every // config.epoch_steps,
         keep_best=False,
     )
     progress = Training(network, Adding(config, seed), schedule, workspace).run()

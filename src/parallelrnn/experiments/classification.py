@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from parallelrnn.datasets import Examples, Splits
+from parallelrnn.datasets.examples import permutation
 from parallelrnn.experiments.experiment import ExperimentError, Outcome, Workspace
 from parallelrnn.experiments.feature_types import types_of
 from parallelrnn.experiments.models import RECURRENT, Recurrent, Transformer, count_parameters
@@ -39,7 +40,8 @@ class ClassificationConfig:
     patience: int = 2
     minimum_rate: float = 1e-6
     epoch_steps: int | None = None  # steps after which is validated; a pass over the examples if not given
-    train: int | None = None  # how many examples are used; all if not given
+    train: int | None = None  # how many examples are used, a fixed random choice; all if not given
+    validation: int | None = None
     test: int | None = None
     initial: str = "uniform"  # recurrent matrices: uniform, identity or mixed; or chrono, of gates
     d_model: int = 256  # of transformers, and what follows
@@ -54,14 +56,13 @@ def classify(
     config: ClassificationConfig, splits: Splits, prepare: Prepare, seed: int, workspace: Workspace
 ) -> Outcome:
     """Train on sequences and report how many of the test are put in the right class."""
-    train, validation = (
-        _part(one, prepare, count) for one, count in ((splits.train, config.train), (splits.validation, config.test))
-    )
-    test = _part(splits.test, prepare, config.test)
+    counts = (config.train, config.validation, config.test)
+    parts = zip((splits.train, splits.validation, splits.test), counts, strict=True)
+    train, validation, test = (_part(examples, prepare, count) for examples, count in parts)
     channels = train.take(torch.zeros(1, dtype=torch.int64))[0]
     classes = int(splits.train.targets.max()) + 1
     torch.manual_seed(seed)
-    network = make_network(config, channels.shape[2], classes, channels.shape[1])
+    network = make_network(config, channels.shape[2], classes, channels.shape[1], seed)
     task = Classification(train, validation, config.batch_size, seed, config.epoch_steps)
     schedule = Schedule(
         config.learning_rate, config.max_epochs, patience=config.patience, minimum_rate=config.minimum_rate
@@ -69,11 +70,12 @@ def classify(
     watch = types_of if config.model in RECURRENT else None
     progress = Training(network, task, schedule, workspace, watch).run()
     metrics = task.score(network, test)
-    metrics |= {"parameters": count_parameters(network), "epochs": progress.epoch, "seconds": progress.seconds}
+    metrics |= {"tested": test.count, "parameters": count_parameters(network)}
+    metrics |= {"epochs": progress.epoch, "seconds": progress.seconds}
     return Outcome(metrics, progress.curve, {"features": progress.notes} if progress.notes else {})
 
 
-def make_network(config: ClassificationConfig, channels: int, classes: int, length: int) -> nn.Module:
+def make_network(config: ClassificationConfig, channels: int, classes: int, length: int, seed: int) -> nn.Module:
     """The model that a configuration names, with its initial recurrences."""
     if config.model not in RECURRENT:
         return Transformer(
@@ -94,6 +96,7 @@ def make_network(config: ClassificationConfig, channels: int, classes: int, leng
         hidden_size=config.hidden_size,
         num_layers=config.num_layers,
         block_size=config.block_size,
+        seed=seed,
     )
     layer: nn.RNNBase = network.layer  # type: ignore[assignment]
     if config.initial == "chrono":
@@ -115,5 +118,7 @@ def standardiser(examples: NDArray[np.uint8]) -> Prepare:
 
 
 def _part(examples: Examples, prepare: Prepare, count: int | None) -> Part:
-    inputs, targets = torch.from_numpy(examples.inputs[:count]), torch.from_numpy(examples.targets[:count])
+    if count is not None:  # not the first: the test of MNIST begins with its harder half
+        examples = examples.take(permutation(len(examples), 0)[:count])
+    inputs, targets = torch.from_numpy(examples.inputs), torch.from_numpy(examples.targets)
     return Part(len(targets), lambda rows: (prepare(inputs[rows]), targets[rows]))

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+from scipy import stats
 
 from parallelrnn.experiments.models import twin
 from parallelrnn.experiments.picking import Picked, Runs, deviation, mean
+
+REPLICATES = 3  # pairs that a difference takes to be called significant, or not
+SOLVED = 0.01  # the adding problem: a run is solved if its last test MSE is below; to guess the mean gives 0.167
 
 
 @dataclass(frozen=True)
@@ -34,14 +39,37 @@ def winning_counts(rows: Iterable[Mapping[str, float]]) -> dict[str, Wins]:
     return counts
 
 
+@dataclass(frozen=True)
+class Twins:
+    """A vanilla model and its para one: runs of the same budget, on the seeds that both have."""
+
+    vanilla: Runs
+    para: Runs
+
+    def means(self, metric: str) -> dict[str, float]:
+        """Of both, by model."""
+        return {one.cell["model"]: mean(one.values(metric)) for one in (self.vanilla, self.para)}
+
+    def gain(self, metric: str) -> Difference | None:
+        """The para model's less the vanilla one's."""
+        return paired_difference(self.para, self.vanilla, metric)
+
+
+def find_twins(picked: Picked, vanilla: str, **where: Any) -> Twins | None:
+    """A model and its para one; None if one was not run, or not with the other's budget, or on none of its seeds."""
+    found = paired(*(picked.get(model=model, **where) for model in (vanilla, twin(vanilla))))
+    return None if found is None else Twins(*found)
+
+
 def rows_of_twins(picked: Picked, metric: str) -> list[dict[str, float]]:
-    """Mean errors by model, a row for each data set and horizon, of models that have a twin of the same budget."""
+    """Mean errors by model over the seeds of both twins, a row for each data set and horizon."""
     rows: dict[tuple[Any, ...], dict[str, float]] = {}
     for one in picked.runs:
-        other = picked.get(**one.cell | {"model": twin(one.cell["model"])})
-        if other is not None and other.budget == one.budget:
-            place = (one.cell["dataset"], one.cell["horizon"])
-            rows.setdefault(place, {})[one.cell["model"]] = mean(one.values(metric))
+        if not one.cell["model"].startswith("Para"):
+            place = {name: one.cell[name] for name in ("dataset", "horizon")}
+            found = find_twins(picked, one.cell["model"], **place)
+            if found is not None:
+                rows.setdefault(tuple(place.values()), {}).update(found.means(metric))
     return list(rows.values())
 
 
@@ -53,17 +81,64 @@ class Difference:
     error: float | None
     pairs: int
 
+    @property
+    def margin(self) -> float | None:
+        """Half of the 95 % interval by Student's t."""
+        return None if self.error is None else self.error * float(stats.t.ppf(0.975, self.pairs - 1))
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there are enough pairs to tell, none of which diverged."""
+        return self.pairs >= REPLICATES and math.isfinite(self.mean)
+
+    @property
+    def is_significant(self) -> bool:
+        """Whether zero is outside of the 95 % interval."""
+        return self.is_known and self.margin is not None and abs(self.mean) > self.margin
+
+    def __str__(self) -> str:
+        margin = "" if self.margin is None else f" ± {self.margin:.2g}"
+        return f"{self.mean:+.3g}{margin} ({self.pairs})"
+
+
+def paired(one: Runs | None, other: Runs | None) -> tuple[Runs, Runs] | None:
+    """Both on the seeds that both have; None if there are none, or if their budgets differ."""
+    if one is None or other is None or one.budget != other.budget:
+        return None
+    seeds = {line["seed"] for line in one.lines} & {line["seed"] for line in other.lines}
+    first, second = (
+        replace(runs, lines=tuple(line for line in runs.lines if line["seed"] in seeds)) for runs in (one, other)
+    )
+    return (first, second) if seeds else None
+
 
 def paired_difference(one: Runs | None, other: Runs | None, metric: str) -> Difference | None:
     """Of runs on the same data (seed by seed); None if there are none, or if their budgets differ."""
-    if one is None or other is None or one.budget != other.budget:
-        return None
-    ours, theirs = one.by_seed(metric), other.by_seed(metric)
+    found = paired(one, other)
+    return None if found is None else difference(*(runs.by_seed(metric) for runs in found))
+
+
+def difference(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Difference | None:
+    """Of values by seed; None if no seed has both."""
     found = [ours[seed] - theirs[seed] for seed in ours if seed in theirs]
     if not found:
         return None
     spread = deviation(found)
     return Difference(mean(found), None if spread is None else spread / math.sqrt(len(found)), len(found))
+
+
+def solved(runs: Runs) -> int:
+    """How many runs of the adding problem end below `SOLVED`."""
+    return sum(error < SOLVED for error in runs.values("mse"))
+
+
+def seconds_to_converge(runs: Runs) -> dict[int, float]:
+    """Of the adding problem, by seed: iterations until the test MSE first was below 0.01, at the pace of the run."""
+    pace = {
+        line["seed"]: seconds / line["config"]["iterations"]
+        for line, seconds in zip(runs.lines, runs.seconds, strict=True)
+    }
+    return {seed: count * pace[seed] for seed, count in runs.by_seed("iterations_to_0.01").items()}
 
 
 def _printed(error: float) -> float:

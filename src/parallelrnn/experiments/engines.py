@@ -7,7 +7,7 @@ import os
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -144,48 +144,62 @@ def _work(connection: Connection, settings: Settings) -> None:
 
 
 def cluster(jobs: Sequence[Job], settings: Settings) -> Iterator[Event]:
-    """On a Ray cluster, or on a Ray of this machine if none is running; results are written here, checkpoints there.
+    """On the Ray cluster that RAY_ADDRESS names, or on a Ray of this machine; results come here.
 
-    A job that a node of the cluster did not finish goes on from its checkpoint where the results folder is shared, and
-    from its beginning where it is not.
+    A job that was cut off goes on from its checkpoint where the results folder is shared by all nodes, and from its
+    beginning where it is not.
     """
     try:
         import ray
     except ImportError as error:
         raise ExperimentError("--engine ray needs Ray: pip install 'parallelrnn[ray]'") from error
-    store = Store(settings.folder)
     settings = replace(settings, folder=settings.folder.absolute())
+    store, until = Store(settings.folder), time.time() + settings.deadline - time.monotonic()
     started = not ray.is_initialized()
     if started:
-        ray.init(address=os.environ.get("RAY_ADDRESS"), num_cpus=None, log_to_driver=False, include_dashboard=False)
+        ray.init(address=os.environ.get("RAY_ADDRESS"), log_to_driver=False, include_dashboard=False)
     try:
+        nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+        most = max((node["Resources"].get("CPU", 0) for node in nodes if node["Alive"]), default=0)
+        if settings.worker_threads > most:
+            raise ExperimentError(
+                f"a run wants {settings.worker_threads} threads, and no node of the cluster has more than {most:g} "
+                "processors; give fewer --threads"
+            )
         run = ray.remote(num_cpus=settings.worker_threads, max_retries=1)(_on_a_node)
-        running: dict[Any, Job] = {}
+        running: dict[Any, tuple[Job, ExitStack]] = {}
         waiting = list(jobs)
         while waiting or running:
             while waiting and len(running) < settings.workers and time.monotonic() < settings.deadline:
-                job = waiting.pop(0)
-                running[run.remote(job, settings, settings.deadline - time.monotonic())] = job
+                job, claims = waiting.pop(0), ExitStack()
                 yield Event(job, "began")
+                if not claims.enter_context(store.claim(job)):
+                    yield Event(job, "taken")
+                    continue
+                running[run.remote(job, settings, until)] = (job, claims)
             if not running:
                 return
             (first, *_), _ = ray.wait(list(running), num_returns=1)
-            job = running.pop(first)
-            try:
-                line = ray.get(first)
-            except ray.exceptions.RayError as error:
-                yield Event(job, "failed", problem=_told(error))
-            else:
+            job, claims = running.pop(first)
+            with claims:
+                try:
+                    line = ray.get(first)
+                except ray.exceptions.RayError as error:
+                    yield Event(job, "failed", problem=_told(error))
+                    continue
                 if line is not None:
                     store.append(line)
-                yield Event(job, "paused" if line is None else "done", line=line)
+            yield Event(job, "paused" if line is None else "done", line=line)
     finally:
         if started:
             ray.shutdown()
 
 
-def _on_a_node(job: Job, settings: Settings, left: float) -> Line | None:
-    its_own = replace(settings, deadline=time.monotonic() + left)  # clocks of nodes differ
+def _on_a_node(job: Job, settings: Settings, until: float) -> Line | None:
+    left = until - time.time()  # nodes share the time of day, not the clocks by which deadlines are kept
+    if left <= 0:
+        return None
+    its_own = replace(settings, deadline=time.monotonic() + left)
     return perform(job, its_own.workspace(job), settings.worker_threads)
 
 

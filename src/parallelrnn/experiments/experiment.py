@@ -5,15 +5,26 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 import time
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 Curve = list[dict[str, float]]
+
+
+_KINDS = {
+    int: "a whole number above zero",
+    float: "a number above zero",
+    str: "a word",
+    bool: "true or false",
+    type(None): "none",
+}
 
 
 class ExperimentError(ValueError):
@@ -43,6 +54,11 @@ class Workspace:
     every: float = 60.0  # seconds between checkpoints
 
     @property
+    def checkpoint(self) -> Path | None:
+        """The file that it takes to go on."""
+        return None if self.directory is None else self.directory / "training.safetensors"
+
+    @property
     def is_over(self) -> bool:
         """Whether the time is used up."""
         return time.monotonic() >= self.deadline
@@ -58,6 +74,8 @@ class Experiment:
     cells: Callable[[], Sequence[Any]]  # what the paper ran
     run: Callable[[Any, int, Workspace], Outcome]  # of a configuration and a seed
     replicates: int  # how often the paper ran each cell; seeds 0, 1, ...
+    shorter: bool = False  # whether its own configuration asks for less training than the paper's
+    once: Callable[[Any], bool] = lambda config: False  # whether nothing is random about a configuration
 
     def jobs(
         self,
@@ -76,8 +94,10 @@ class Experiment:
         if not cells:
             raise ExperimentError(f"{self.name} has no cell in which all of that is so; ask for less at once")
         changed = {name: self._value(name, text) for name, text in (changes or {}).items()}
-        cells = list(dict.fromkeys(dataclasses.replace(cell, **changed) for cell in cells))
-        return [Job(self.name, cell, seed) for seed in range(replicates or self.replicates) for cell in cells]
+        cells = [dataclasses.replace(cell, **changed) for cell in cells]
+        cells = list(dict.fromkeys(cell.settled() if hasattr(cell, "settled") else cell for cell in cells))
+        seeds = range(replicates or self.replicates)
+        return [Job(self.name, cell, seed) for seed in seeds for cell in cells if not (seed and self.once(cell))]
 
     def _checked(self, name: str) -> str:
         names = [one.name for one in dataclasses.fields(self.config)]
@@ -91,13 +111,16 @@ class Experiment:
         kinds = kind.__args__ if isinstance(kind, types.UnionType) else (kind,)
         if type(None) in kinds and text.lower() == "none":
             return None
+        if bool in kinds and text.lower() in ("true", "false"):
+            return text.lower() == "true"
         for one in kinds:
             if one in (int, float, str):
-                try:
-                    return one(text)
-                except ValueError:
-                    continue
-        raise ExperimentError(f"{self.name}: {name} takes a value of type {kind}, got {text!r}")
+                with suppress(ValueError):
+                    value = one(text)
+                    if one is str or 0 < value < math.inf or (name == "patience" and value == 0):
+                        return value
+        words = " or ".join(_KINDS[one] for one in kinds)
+        raise ExperimentError(f"{self.name}: {name} takes {words}, got {text!r}")
 
 
 @dataclass(frozen=True)
@@ -123,4 +146,4 @@ class Job:
             for one in dataclasses.fields(self.config)
             if one.default is dataclasses.MISSING or getattr(self.config, one.name) != one.default
         }
-        return " ".join([*(str(value) for value in values.values()), f"seed {self.seed}"])
+        return ", ".join([*(f"{name} {value}" for name, value in values.items()), f"seed {self.seed}"])

@@ -16,6 +16,7 @@ class FeatureEvolutionConfig(pmnist.PermutedMnistConfig):
 
     epoch_steps: int | None = 20
     max_epochs: int = 20
+    validation: int | None = 500
     test: int | None = 1_000
 
 
@@ -31,4 +32,5 @@ EXPERIMENT = Experiment(
     cells,
     pmnist.run,
     1,
+    shorter=True,
 )

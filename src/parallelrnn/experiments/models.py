@@ -6,6 +6,7 @@ and by the same linear map to the outputs.
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from parallelrnn.experiments.experiment import ExperimentError
@@ -37,6 +38,7 @@ class Recurrent(nn.Module):
         num_layers: int = 1,
         block_size: int = 2,
         aggregate: str | None = "ffn",
+        seed: int | None = None,  # what twins share begins the same in both
     ) -> None:
         super().__init__()
         if model not in RECURRENT:
@@ -48,6 +50,8 @@ class Recurrent(nn.Module):
             self.layer = _VANILLA[cell](*sizes, batch_first=True)
         else:
             self.layer = _PARA[cell](*sizes, batch_first=True, block_size=block_size, aggregate=None)
+        if seed is not None:
+            torch.manual_seed(seed)  # the recurrent layers drew numbers of different count
         self.aggregate = make_aggregate(aggregate, hidden_size, True, None, None) or nn.Identity()
         self.read_out = nn.Linear(hidden_size, output_size)
 

@@ -1,7 +1,7 @@
 """Which runs a table shows: of each cell those of one budget, and of twins those of the same where they can be had.
 
-A cell is a place in a table of the paper. What else a configuration holds is the budget of a run: how long, on how many
-examples, with which sizes and rates. Runs of different budgets are never averaged.
+A cell is a place in a table of the paper: a model on some data. What else a configuration holds is the budget of a run:
+how long, on how many examples, with which sizes and rates. Runs of different budgets are never averaged.
 """
 
 from __future__ import annotations
@@ -18,10 +18,14 @@ import numpy as np
 from parallelrnn.experiments.experiment import Experiment
 from parallelrnn.experiments.store import Line
 
-# What tells cells apart, in those experiments that have it.
+# What tells cells apart, in those experiments that have it; a length only where the paper has several.
 CELL = ("dataset", "horizon", "model", "block_size", "noise_variance", "recurrent_scale", "length", "initial", "truth")
-# By what budgets are ordered, the first that differs deciding.
-EFFORT = ("max_epochs", "iterations", "rounds", "train", "epoch_steps", "validation", "test")
+SHAPE = ("hidden_size", "length", "batch_size")  # times of another shape are another cell
+# What makes a budget small or large, besides the number of steps.
+EXAMPLES = ("train", "validation", "test")
+SIZES = ("hidden_size", "num_layers", "d_model", "num_states", "transformer_layers", "length")
+# What is always told of a budget.
+TOLD = ("max_epochs", "iterations", "rounds", "train", "epoch_steps", "validation", "test")
 
 _Key = tuple[Any, ...]  # the values of a cell
 
@@ -35,6 +39,7 @@ class Runs:
     usual: dict[str, Any]  # the budget that the experiment's own configuration has
     lines: tuple[Line, ...]  # by seed
     apart: bool = False  # whether most of its twins were run with another budget
+    shorter: bool = False  # whether even the experiment's own configuration is shorter than the paper's
 
     def by_seed(self, metric: str) -> dict[int, float]:
         """What each replicate found; those that have no such metric are left out."""
@@ -52,22 +57,30 @@ class Runs:
     @property
     def budget_in_words(self) -> str:
         """How long and on how much, and what else is not as in the experiment's own configuration."""
-        shown = [name for name in EFFORT if name in self.budget and (name != "epoch_steps" or self.budget[name])]
+        shown = [name for name in TOLD if name in self.budget and (name != "epoch_steps" or self.budget[name])]
         shown += [name for name in self.budget if name not in shown and self._is_changed(name)]
         words = [
             f"{name} {_word(self.budget[name])}"
             + (f" (not {_word(self.usual[name])})" if name in self.usual and self._is_changed(name) else "")
             for name in shown
         ]
-        return ", ".join([*words, *(f"no {name}" for name in self.usual if name not in self.budget)]) or "none"
+        words += [f"no {name}" for name in self.usual if name not in self.budget]
+        return (", ".join(words) or "none") + ("; shorter than the paper's" if self.shorter else "")
 
     @property
     def is_smaller(self) -> bool:
-        """Whether it was run for a shorter time, or on fewer examples, than the experiment's own configuration asks."""
-        return any(
-            _effort(self.budget[name]) < _effort(self.usual[name])
-            for name in EFFORT
-            if name in self.budget and name in self.usual and name != "epoch_steps"
+        """Whether it had fewer steps, fewer examples or smaller sizes than the experiment's own configuration asks.
+
+        And always where that one is shorter than the paper's.
+        """
+        return (
+            self.shorter
+            or _steps(self.budget) < _steps(self.usual)
+            or any(
+                _amount(self.budget[name]) < _amount(self.usual[name])
+                for name in (*EXAMPLES, *SIZES)
+                if name in self.budget and name in self.usual
+            )
         )
 
     def _is_changed(self, name: str) -> bool:
@@ -98,8 +111,8 @@ def pick(experiment: Experiment, lines: Sequence[Line]) -> Picked:
     Twins are a vanilla model and its para one, or all block sizes on the same data.
     """
     cells = [dataclasses.asdict(cell) for cell in experiment.cells()]
-    names = [name for name in CELL if name in cells[0]]
-    usual = {tuple(cell[name] for name in names): _others(cell) for cell in cells}
+    names = _names(experiment, cells)
+    usual = {tuple(cell[name] for name in names): _others(cell, names) for cell in cells}
     held: dict[_Key, dict[str, dict[int, Line]]] = {}  # lines by seed, by budget, by cell
     other_cells = 0
     for line in lines:
@@ -107,18 +120,20 @@ def pick(experiment: Experiment, lines: Sequence[Line]) -> Picked:
         if key not in usual:
             other_cells += 1
             continue
-        budget = json.dumps(_others(line["config"]), sort_keys=True)
+        budget = json.dumps(_others(line["config"], names), sort_keys=True)
         held.setdefault(key, {}).setdefault(budget, {}).setdefault(line["seed"], line)
     groups: dict[_Key, list[_Key]] = {}
     for key in held:
         groups.setdefault(_group(names, key), []).append(key)
     chosen = {key: (best, apart) for group in groups.values() for key, best, apart in _choose(group, held, usual)}
     runs = []
+    shorter = getattr(experiment, "shorter", False)
     for key in usual:  # in the order of the experiment
         if key in chosen:
             best, apart = chosen[key]
             found = tuple(line for _, line in sorted(held[key][best].items()))
-            runs.append(Runs(_cell(names, key), _others(found[0]["config"]), usual[key], found, apart))
+            budget = _others(found[0]["config"], names)
+            runs.append(Runs(_cell(names, key), budget, usual[key], found, apart, shorter))
     there = sum(len(lines) for budgets in held.values() for lines in budgets.values())
     return Picked([_cell(names, key) for key in usual], runs, there - sum(len(one.lines) for one in runs), other_cells)
 
@@ -135,7 +150,7 @@ def deviation(values: Sequence[float]) -> float | None:
 
 
 def conditions(lines: Sequence[Line]) -> str:
-    """Where, with what and when runs were made, in a sentence."""
+    """Where, with what and when runs were made, in a sentence; a run that went on later may have several commits."""
 
     def all_of(tell: Callable[[Line], Any]) -> str:
         return ", ".join(dict.fromkeys(str(tell(line)) for line in lines))
@@ -143,7 +158,8 @@ def conditions(lines: Sequence[Line]) -> str:
     machines = all_of(lambda line: "{processor} ({cores} cores, {instruction_set})".format_map(_Told(line["machine"])))
     versions = all_of(lambda line: "torch {torch}, parallelrnn {parallelrnn}".format_map(_Told(line["machine"])))
     threads = all_of(lambda line: _Told(line["machine"])["threads"])
-    commits = all_of(lambda line: _short(line["commit"]))
+    made_by = [commit for line in lines for commit in (*line.get("commits", ()), line["commit"])]
+    commits = ", ".join(dict.fromkeys(_short(commit) for commit in made_by))
     days = sorted({line["started"][:10] for line in lines})
     when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
     return f"{machines}; threads of each run {threads}; {versions}; commit {commits}; {when}"
@@ -174,15 +190,34 @@ def _choose(
 
 
 def _size(budget: dict[str, Any], usual: dict[str, Any]) -> tuple[Any, ...]:
-    """What orders budgets: effort, all examples being more than any number; then likeness to the configuration."""
-    effort = [_effort(budget.get(name, 0)) for name in EFFORT]
+    """What orders budgets: steps, then examples, then sizes; then likeness to the configuration."""
+    amounts = [_amount(budget.get(name, 0)) for name in (*EXAMPLES, *SIZES)]
     alike = sum(budget.get(name) == value for name, value in usual.items())
-    return (effort, alike, json.dumps(budget, sort_keys=True))
+    return (_steps(budget), amounts, alike, json.dumps(budget, sort_keys=True))
 
 
-def _effort(value: float | None) -> float:
+def _steps(budget: Mapping[str, Any]) -> tuple[bool, float]:
+    """In all; whole passes over the examples are more than any number that is counted."""
+    counted = budget.get("iterations", budget.get("rounds"))
+    if counted is not None:
+        return (False, counted)
+    epochs, steps = budget.get("max_epochs", 0), budget.get("epoch_steps")
+    return (True, epochs) if steps is None else (False, epochs * steps)
+
+
+def _amount(value: float | None) -> float:
     """None means all."""
     return math.inf if value is None else value
+
+
+def _names(experiment: Experiment, cells: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What tells the cells of an experiment apart."""
+    if experiment.name == "speed":
+        return list(SHAPE)
+    names = [name for name in CELL if name in cells[0]]
+    if "length" in names and len({cell["length"] for cell in cells}) == 1:
+        names.remove("length")
+    return names
 
 
 def _group(names: Sequence[str], key: _Key) -> _Key:
@@ -199,8 +234,8 @@ def _cell(names: Sequence[str], key: _Key) -> dict[str, Any]:
     return dict(zip(names, key, strict=True))
 
 
-def _others(config: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in config.items() if name not in CELL}
+def _others(config: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    return {name: value for name, value in config.items() if name not in names}
 
 
 def _word(value: Any) -> str:

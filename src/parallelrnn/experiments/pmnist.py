@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from parallelrnn.datasets import load_mnist
+from parallelrnn.datasets.examples import permutation
 from parallelrnn.experiments.classification import ClassificationConfig, Prepare, classify, standardiser
 from parallelrnn.experiments.experiment import Experiment, Outcome, Workspace
 from parallelrnn.experiments.models import MODELS
@@ -35,7 +36,7 @@ def run(config: PermutedMnistConfig, seed: int, workspace: Workspace) -> Outcome
 def permuted(images: NDArray[np.uint8]) -> Prepare:
     """Images (B, 28, 28) to sequences (B, 784, 1)."""
     pixels = images[0].size
-    order = torch.from_numpy(np.random.default_rng(_PERMUTATION_SEED).permutation(pixels))
+    order = torch.from_numpy(permutation(pixels, _PERMUTATION_SEED))
     standardise = standardiser(images[..., None])
     return lambda some: standardise(some.reshape(len(some), pixels, 1)[:, order])
 

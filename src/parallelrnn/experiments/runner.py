@@ -90,7 +90,11 @@ def run(
     known = {line["key"] for name in {job.experiment for job in jobs} for line in store.lines(name)}
     grid = Grid(jobs, workers, done={job.key: 0.0 for job in jobs if job.key in known})
     # What was begun comes first: a result that is there serves more than several halves.
-    to_do = sorted((job for job in jobs if job.key not in known), key=lambda job: not store.workspace(job).exists())
+    to_do = sorted((job for job in jobs if job.key not in known), key=lambda job: not store.is_begun(job))
+    for job in jobs:
+        if job.key in known and store.is_begun(job):  # killed between the result and the removal of this
+            with store.claim(job):
+                pass
     deadline = float("inf") if budget is None else time.monotonic() + budget
     settings = Settings(folder, workers, threads, deadline, every)
     for event in ENGINES[engine](to_do, settings):

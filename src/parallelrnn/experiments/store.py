@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
@@ -11,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from parallelrnn.experiments.experiment import ExperimentError, Job
+from parallelrnn.experiments.experiment import ExperimentError, Job, Workspace
 
 Line = dict[str, Any]
 
@@ -58,12 +57,19 @@ class Store:
         """Where a job keeps what it takes to go on with it."""
         return self.folder / ".checkpoints" / f"{job.experiment}-{job.key}"
 
+    def is_begun(self, job: Job) -> bool:
+        """Whether there is something to go on with."""
+        checkpoint = Workspace(self.workspace(job)).checkpoint
+        return checkpoint is not None and checkpoint.exists()
+
     @contextmanager
     def claim(self, job: Job) -> Iterator[bool]:
         """Whether a job is ours to run: no other process of this machine is at it. It is until the block ends.
 
-        What it took to go on with the job is removed once its result is there.
+        Its workspace is removed if there is nothing to go on with: it has its result, or came to no checkpoint.
         """
+        import fcntl
+
         directory = self.workspace(job)
         directory.mkdir(parents=True, exist_ok=True)
         with (directory / "lock").open("a") as file:
@@ -74,9 +80,11 @@ class Store:
                 return
             file.truncate(0)
             print(os.getpid(), file=file, flush=True)  # for who wonders
-            yield True
-            if self.find(job) is not None:
-                shutil.rmtree(directory, ignore_errors=True)
+            try:
+                yield True
+            finally:
+                if not self.is_begun(job) or self.find(job) is not None:
+                    shutil.rmtree(directory, ignore_errors=True)
 
 
 def _drop_what_was_cut_off(file: IO[bytes]) -> None:
@@ -92,6 +100,8 @@ def _drop_what_was_cut_off(file: IO[bytes]) -> None:
 
 @contextmanager
 def _locked(file: IO[bytes]) -> Iterator[None]:
+    import fcntl  # of Unix; all other commands run without it
+
     fcntl.flock(file, fcntl.LOCK_EX)
     try:
         yield

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-TOGETHER = 1000  # examples that are judged at once
+_STEPS_AT_ONCE = 100_000  # of all sequences that are judged together: what a transformer holds of them stays below 4 GB
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,12 @@ class Part:
 
     count: int
     take: Callable[[Tensor], tuple[Tensor, Tensor]]
+
+    def in_turns(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """All of them, some at a time."""
+        length = self.take(torch.zeros(1, dtype=torch.int64))[0].shape[1]
+        for rows in torch.arange(self.count).split(max(1, _STEPS_AT_ONCE // length)):
+            yield self.take(rows)
 
 
 class Supervised:
@@ -67,8 +73,7 @@ class Regression(Supervised):
     def score(self, network: nn.Module, part: Part) -> dict[str, float]:
         """Mean squared and mean absolute errors."""
         squared = absolute = count = 0.0
-        for rows in torch.arange(part.count).split(TOGETHER):
-            inputs, targets = part.take(rows)
+        for inputs, targets in part.in_turns():
             errors = (network(inputs) - targets).double()
             squared += float(errors.square().sum())
             absolute += float(errors.abs().sum())
@@ -91,8 +96,7 @@ class Classification(Supervised):
     def score(self, network: nn.Module, part: Part) -> dict[str, float]:
         """The part that is right, and the mean cross-entropy."""
         right = loss = 0.0
-        for rows in torch.arange(part.count).split(TOGETHER):
-            inputs, targets = part.take(rows)
+        for inputs, targets in part.in_turns():
             output = network(inputs)
             right += float((output.argmax(-1) == targets).sum())
             loss += float(functional.cross_entropy(output, targets, reduction="sum"))

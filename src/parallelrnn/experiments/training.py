@@ -1,7 +1,8 @@
 """A training that can be killed at any moment and goes on with the same numbers.
 
 What is drawn at random for a step is drawn from the seed, the epoch and the step, so that nothing has to be played
-back; all else is kept in one file every minute, written beside and renamed.
+back; all else is kept in one file every minute, written beside and renamed. The same numbers means: to the bit, on the
+same machine with the same versions; the number of threads is that with which it began.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 import safetensors
@@ -21,10 +23,9 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
+from parallelrnn.estimators.checkpoint import pack, unpack
 from parallelrnn.experiments.experiment import Curve, ExperimentError, OutOfTimeError, Workspace
 from parallelrnn.files import write_bytes
-
-FILE = "training.safetensors"
 
 
 class Task(Protocol):
@@ -89,9 +90,10 @@ class Training:
         schedule: Schedule,
         workspace: Workspace,
         watch: Callable[[nn.Module], Any] | None = None,
+        of: str = "",  # a sum of the data, if these could be others when it goes on
     ) -> None:
         self.network, self.task, self.schedule, self.workspace = network, task, schedule, workspace
-        self._watch = watch
+        self._watch, self._of = watch, of
         self._optimizer = torch.optim.Adam(network.parameters(), lr=schedule.learning_rate)
         self._best = copy.deepcopy(network.state_dict())
         self.progress = Progress(rate=schedule.learning_rate)
@@ -149,6 +151,11 @@ class Training:
         self.network.eval()
         with torch.no_grad():
             judged = self.task.judge(self.network)
+        if not math.isfinite(judged["validation"]):
+            raise ExperimentError(
+                f"training diverged: the validation error is not finite after epoch {progress.epoch + 1}; nothing was "
+                "kept of it; use a smaller learning_rate"
+            )
         progress.curve.append({"training": progress.loss / self.task.steps, **judged, "rate": progress.rate})
         if self._watch is not None:
             progress.notes.append(self._watch(self.network))
@@ -164,53 +171,45 @@ class Training:
         progress.epoch, progress.step, progress.loss = progress.epoch + 1, 0, 0.0
 
     def _keep(self) -> None:
-        directory = self.workspace.directory
-        if directory is None:
+        file = self.workspace.checkpoint
+        if file is None:
             return
-        directory.mkdir(parents=True, exist_ok=True)
-        tensors = {f"network.{name}": tensor for name, tensor in self.network.state_dict().items()}
-        tensors |= {f"best.{name}": tensor for name, tensor in self._best.items()}
-        for index, state in self._optimizer.state_dict()["state"].items():
-            tensors |= {f"optimizer.{index}.{name}": value for name, value in state.items()}
-        tensors["random"] = torch.get_rng_state()
+        file.parent.mkdir(parents=True, exist_ok=True)
         words = {
+            "of": self._of,
             "progress": json.dumps(dataclasses.asdict(self.progress)),
             "threads": str(torch.get_num_threads()),
         }
-        kept = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
-        write_bytes(directory / FILE, save_tensors(kept, metadata=words))
+        tensors = pack(self.network, self._best, self._optimizer)
+        write_bytes(file, save_tensors(tensors, metadata=words))
 
     def _restore(self) -> None:
-        directory = self.workspace.directory
-        if directory is None or not (directory / FILE).exists():
+        file = self.workspace.checkpoint
+        if file is None or not file.exists():
             return
-        file = directory / FILE
+        words = _words(file)
+        if words.get("of") != self._of:
+            raise ExperimentError(f"{file} is of a training on other data; remove it to start anew")
         try:
-            with safetensors.safe_open(file, framework="pt") as opened:
-                words = opened.metadata() or {}
-            tensors = load_tensors(file.read_bytes())
-        except safetensors.SafetensorError as error:
-            raise ExperimentError(f"{file} is no whole checkpoint: {error}; remove it to start anew") from error
-        self.network.load_state_dict(_under("network.", tensors))
-        self._best = _under("best.", tensors)
-        state = self._optimizer.state_dict()
-        state["state"] = {}
-        for name, tensor in _under("optimizer.", tensors).items():
-            index, _, key = name.partition(".")
-            state["state"].setdefault(int(index), {})[key] = tensor
-        self._optimizer.load_state_dict(state)
-        torch.set_rng_state(tensors["random"])
-        self.progress = Progress(**json.loads(words["progress"]))
+            self._best = unpack(load_tensors(file.read_bytes()), self.network, self._optimizer)
+            self.progress = Progress(**json.loads(words["progress"]))
+        except (KeyError, TypeError, ValueError, RuntimeError, safetensors.SafetensorError) as error:
+            raise ExperimentError(f"{file} does not fit this release: {error}; remove it to start anew") from error
+        torch.set_num_threads(int(words["threads"]))  # more or fewer would add up in another order
 
 
 def progress_of(workspace: Workspace) -> Progress | None:
     """Where a training that was cut off is; None if there is none."""
-    file = None if workspace.directory is None else workspace.directory / FILE
+    file = workspace.checkpoint
     if file is None or not file.exists():
         return None
-    with safetensors.safe_open(file, framework="pt") as opened:
-        return Progress(**json.loads((opened.metadata() or {})["progress"]))
+    return Progress(**json.loads(_words(file)["progress"]))
 
 
-def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+def _words(file: Path) -> dict[str, str]:
+    """What a checkpoint says beside its numbers."""
+    try:
+        with safetensors.safe_open(file, framework="pt") as opened:
+            return dict(opened.metadata() or {})
+    except safetensors.SafetensorError as error:
+        raise ExperimentError(f"{file} is no whole checkpoint: {error}; remove it to start anew") from error

@@ -38,6 +38,10 @@ class NLinear(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         """Forecasts (B, H, C, 1)."""
-        last = batch.past[:, -1:]
-        forecast: Tensor = self.map((batch.past - last).transpose(1, 2)).transpose(1, 2) + last
-        return forecast[..., None]
+        return self.ahead(batch.past)[..., None]
+
+    def ahead(self, past: Tensor) -> Tensor:
+        """What follows a past (B, look-back, C): (B, H, C)."""
+        last = past[:, -1:]
+        forecast: Tensor = self.map((past - last).transpose(1, 2)).transpose(1, 2) + last
+        return forecast
