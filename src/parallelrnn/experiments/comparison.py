@@ -98,7 +98,7 @@ class Difference:
 
     def __str__(self) -> str:
         margin = "" if self.margin is None else f" ± {self.margin:.2g}"
-        return f"{self.mean:+.3g}{margin} ({self.pairs})"
+        return f"{self.mean:+.3g}{margin} ({self.pairs} pair{'s' if self.pairs != 1 else ''})"
 
 
 def paired(one: Runs | None, other: Runs | None) -> tuple[Runs, Runs] | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from parallelrnn.experiments import paper
-from parallelrnn.experiments.comparison import Wins, rows_of_twins, winning_counts
+from parallelrnn.experiments.comparison import SOLVED, Wins, rows_of_twins, winning_counts
 from parallelrnn.experiments.experiment import Experiment
 from parallelrnn.experiments.feature_types import total
 from parallelrnn.experiments.models import MODELS, RECURRENT, twin
@@ -127,7 +127,7 @@ def _adding(picked: Picked) -> Iterable[Drawn]:
                     label = _named(model, one) if not number and one else None
                     x = steps * np.arange(1, len(errors) + 1)
                     ax.plot(x, errors, linewidth=1.2, alpha=0.8, label=label, **STYLES[model != kind])
-            ax.axhline(0.01, color="0.6", linewidth=1, linestyle=":")
+            ax.axhline(SOLVED, color="0.6", linewidth=1, linestyle=":")
             ax.set_yscale("log")
             ax.set_title(f"{kind}, length {length}")
             if ax.lines[:-1]:
@@ -137,7 +137,7 @@ def _adding(picked: Picked) -> Iterable[Drawn]:
     for ax in axes[-1]:
         ax.set_xlabel("iterations")
     for ax in axes[:, 0]:
-        ax.set_ylabel("test MSE (dotted: 0.01)")
+        ax.set_ylabel(f"test MSE (dotted: {SOLVED})")
     yield "adding", figure, picked.runs
 
 

@@ -141,9 +141,7 @@ CLAIMS: dict[str, dict[str, Claim]] = {
     "feature-recovery": {
         "matrix": Claim("Section A, Figures A.1 and A.2", "the recurrent matrix converges to the true one"),
         "percentiles": Claim("Section A, Figure A.1", "percentiles of moduli and angles converge to the true ones"),
-        "types": Claim(
-            "Section A, Figures A.1 and A.2", "features become R-1 and C-1, even where the true ones are R-4 and C-2"
-        ),
+        "types": Claim("Section A, Figures A.1 and A.2", "features become R-1 and C-1, whatever the true ones are"),
     },
     "adding": {
         "end": Claim("Section D.6, Figures D.2 to D.5", "twins end at a similar error in most cases"),

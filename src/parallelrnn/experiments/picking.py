@@ -127,13 +127,12 @@ def pick(experiment: Experiment, lines: Sequence[Line]) -> Picked:
         groups.setdefault(_group(names, key), []).append(key)
     chosen = {key: (best, apart) for group in groups.values() for key, best, apart in _choose(group, held, usual)}
     runs = []
-    shorter = getattr(experiment, "shorter", False)
     for key in usual:  # in the order of the experiment
         if key in chosen:
             best, apart = chosen[key]
             found = tuple(line for _, line in sorted(held[key][best].items()))
-            budget = _others(found[0]["config"], names)
-            runs.append(Runs(_cell(names, key), budget, usual[key], found, apart, shorter))
+            own = _others(found[0]["config"], names)
+            runs.append(Runs(_cell(names, key), own, usual[key], found, apart, experiment.shorter))
     there = sum(len(lines) for budgets in held.values() for lines in budgets.values())
     return Picked([_cell(names, key) for key in usual], runs, there - sum(len(one.lines) for one in runs), other_cells)
 
