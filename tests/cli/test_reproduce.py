@@ -32,12 +32,13 @@ def test_every_experiment_is_a_command() -> None:
 def test_runs_and_goes_on(tmp_path: Path) -> None:
     first = tiny(tmp_path, "--models", "GRU,ParaGRU", "--replicates", "1")
     assert first.exit_code == 0, first.output
-    assert "2 of 2 runs are there." in first.output
+    assert "runs that are there: 2 of 2" in first.output
     again = tiny(tmp_path, "--models", "GRU,ParaGRU", "--replicates", "2")
-    assert "4 of 4 runs are there." in again.output
+    assert "runs that are there: 4 of 4" in again.output
     assert len(Store(tmp_path).lines("adding")) == 4
     none = tiny(tmp_path, "--models", "LSTM", "--replicates", "1", "--budget", "0s")
-    assert "0 of 1 runs are there; 1 are not yet; the same command goes on with them." in none.output
+    assert "runs that are there: 0 of 1; not yet: 1, and the same command goes on with them" in none.output
+    assert none.exit_code == 75
 
 
 def test_status(tmp_path: Path) -> None:
@@ -45,8 +46,53 @@ def test_status(tmp_path: Path) -> None:
     told = reproduce("status", "--results", str(tmp_path))
     assert told.exit_code == 0
     row = next(line for line in told.output.splitlines() if line.strip().startswith("adding"))
-    assert row.split()[-1] == "2", "runs"
+    assert row.split()[-2:] == ["2", "0"], "runs, and what was begun"
     assert "0 of 8" in row, "no cell of the paper has this length"
+
+
+def test_help_tells_cells_and_values() -> None:
+    told = " ".join(reproduce("adding", "--help").output.split())
+    assert "model LSTM, ParaLSTM, GRU, ParaGRU; length 100, 500; 10 replicates" in told
+    assert "iterations 60000" in told
+    assert "--datasets" not in told, "it has none"
+
+
+def test_cells_named_twice_are_both_run(tmp_path: Path) -> None:
+    words = ["--only", "model=GRU", "--only", "model=ParaGRU, LSTM", "--replicates", "1", "--budget", "0s"]
+    assert "0 of 3" in tiny(tmp_path, *words).output
+    one = reproduce(
+        "tradeoff", "--only", "noise_variance=1", "--only", "block_size=2", "--budget", "0s", "--results", str(tmp_path)
+    )
+    assert "0 of 50" in one.output, "1 is 1.0"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [(b"{}\n", "a result without key"), (b"null\n", "a result without key"), (b"\xff\xfe\n", "no result")],
+)
+def test_odd_lines_are_named(tmp_path: Path, text: bytes, told: str) -> None:
+    (tmp_path / "adding.jsonl").write_bytes(b"\n" + text)
+    for command in ("status", "tables"):
+        found = reproduce(command, "--results", str(tmp_path))
+        assert found.exit_code == 3
+        assert "adding.jsonl, line 2: " + told in found.output.replace("\n", "")
+
+
+def test_a_broken_checkpoint_is_told(tmp_path: Path) -> None:
+    folder = tmp_path / ".checkpoints" / "adding-0123"
+    folder.mkdir(parents=True)
+    (folder / "training.safetensors").write_bytes(b"short")
+    told = reproduce("status", "--results", str(tmp_path))
+    assert told.exit_code == 0
+    assert "begun: adding, a checkpoint that is not whole" in told.output
+
+
+def test_results_that_cannot_be_kept_are_told_before(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    found = tiny(file, "--models", "GRU")
+    assert found.exit_code == 3
+    assert "is a file; name a folder for results" in found.output.replace("\n", " ")
 
 
 @pytest.mark.parametrize(
@@ -74,4 +120,4 @@ def test_missing_data_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     found = reproduce("forecasting", *words, "--results", str(tmp_path / "results"))
     assert found.exit_code == 1
     assert "wth/WTH.csv" in found.output.replace("\n", "")
-    assert "1 failed" in found.output
+    assert "failed: 1" in found.output

@@ -112,6 +112,43 @@ def test_comments_blank_lines_and_missing_values(tmp_path: Path) -> None:
         assert found == labels
 
 
+def test_the_header_of_a_ts_file_may_have_tabs(tmp_path: Path) -> None:
+    values, labels = series(3, 4, 2)
+    header, _, rows = ts(values, labels).partition("@data")
+    path = tmp_path / "small.ts"
+    path.write_text(header.replace(" ", " \t") + "@data\t" + rows)
+    inputs, found = read_ts(path)
+    np.testing.assert_array_equal(inputs, values.astype(np.float32))
+    assert found == labels
+    path.write_text(header.replace("Length 4", "Length\t5") + "@data" + rows)
+    with pytest.raises(ValueError, match="expected 5 values in channel 1, got 4"):
+        read_ts(path)
+
+
+@pytest.mark.parametrize("quote", ["'", '"'])
+@pytest.mark.parametrize("between", [" ,", "\t, ", ","])
+@pytest.mark.parametrize("label", ["2", "'2'", '"2" '])
+def test_blanks_around_the_comma_after_a_relational_value(quote: str, between: str, label: str, tmp_path: Path) -> None:
+    values, labels = series(3, 4, 2)
+    path = tmp_path / "small.arff"
+    path.write_text(arff(values, labels, quote).replace(f"{quote},2", quote + between + label))
+    inputs, found = read_arff(path)
+    np.testing.assert_array_equal(inputs, values.astype(np.float32))
+    assert found == labels
+
+
+@pytest.mark.parametrize("channels", [1, 2])
+@pytest.mark.parametrize("row", ["{0 1, 2 a}", "{ }", r"'{0 1, 2 3}\n{1 4}',2"])
+def test_a_sparse_row_is_refused_by_name(channels: int, row: str, tmp_path: Path) -> None:
+    text = arff(*series(3, 4, channels)) + row + "\n"
+    path = tmp_path / "small.arff"
+    path.write_text(text)
+    with pytest.raises(ValueError, match="a sparse row is not read") as error:
+        read_arff(path)
+    assert str(error.value).startswith(f"{path}, line {text.count(chr(10))}: expected all values of a row")
+    assert str(error.value).endswith(f"got {row!r}")
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [

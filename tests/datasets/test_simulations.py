@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -160,12 +162,45 @@ def test_the_weights_of_the_feature_simulation() -> None:
 
 
 def test_sizes_are_checked() -> None:
-    with pytest.raises(ValueError, match=r"at least 1, got 4, 0 and \(1, 1, 1\)"):
+    with pytest.raises(ValueError, match="length should be at least 1, got 0"):
         tradeoff_simulation(0, hidden_size=4, length=0, sizes=(1, 1, 1))
     with pytest.raises(ValueError, match="noise_variance should be 0 or more, got -1"):
         tradeoff_simulation(0, noise_variance=-1, sizes=(1, 1, 1))
     with pytest.raises(ValueError, match=r"shape \(128, 128\) that hidden_size says, got \(4, 4\)"):
         feature_simulation(0, recurrent=np.eye(4), sizes=(1, 1))
+
+
+@pytest.mark.parametrize(
+    ("simulate", "parts"),
+    [
+        (tradeoff_simulation, "3 numbers, of sequences for training, validation, test"),
+        (feature_simulation, "2 numbers, of sequences for training, validation"),
+    ],
+)
+def test_nothing_is_simulated_of_wrong_arguments(
+    simulate: Callable[..., object], parts: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("arma", "final_states"):
+        monkeypatch.setattr(module, name, None)
+    right = (1, 1, 1) if simulate is tradeoff_simulation else (1, 1)
+    for sizes in ((5,), (5, 5, 5, 5), (5, 5) if len(right) == 3 else (5, 5, 5), 5):
+        with pytest.raises(ValueError, match=rf"sizes should be {parts}; got {re.escape(str(sizes))}$"):
+            simulate(0, sizes=sizes)
+    with pytest.raises(ValueError, match=r"sizes\[1\] should be at least 1, got 0"):
+        simulate(0, sizes=(1, 0, *right[2:]))
+    with pytest.raises(TypeError, match=r"sizes\[0\] should be a whole number, got 1\.5"):
+        simulate(0, sizes=(1.5, *right[1:]))
+    with pytest.raises(ValueError, match="seed should be at least 0, got -1"):
+        simulate(-1, sizes=right)
+    with pytest.raises(TypeError, match=r"seed should be a whole number, got 0\.5"):
+        simulate(0.5, sizes=right)
+    with pytest.raises(ValueError, match="hidden_size should be at least 1, got 0"):
+        simulate(0, hidden_size=0, sizes=right)
+
+
+def test_weights_have_a_seed_too() -> None:
+    with pytest.raises(ValueError, match="seed should be at least 0, got -1"):
+        tradeoff_weights(-1)
 
 
 @pytest.mark.parametrize("length", [2, 7, 100])

@@ -146,6 +146,13 @@ def test_a_directory_that_is_not_there_is_named(web: Web, monkeypatch: pytest.Mo
         locate(source(web))
 
 
+def test_a_file_is_no_directory(web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = put(tmp_path / "small.csv")
+    monkeypatch.setenv("PARALLELRNN_DATA", str(file))
+    with pytest.raises(DatasetError, match=f"PARALLELRNN_DATA is {file}, which is a file; name the directory"):
+        locate(source(web))
+
+
 @pytest.mark.parametrize("form", ["zip", "tar.gz"])
 @pytest.mark.parametrize("place", ["web", "own"])
 def test_a_file_is_taken_out_of_its_archive(

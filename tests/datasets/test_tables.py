@@ -57,13 +57,25 @@ def test_a_table_is_read(name: str, own: Path, monkeypatch: pytest.MonkeyPatch) 
         ("date,", "time,", "expected a first line that begins with 'date,'"),
         ("<whole>", "<html>404</html>\n", "expected a first line"),
         ("WindSpeed", "Speed", "expected the columns Visibility"),
-        ("1/2/2010 3:00", "1/2/2010 5:00", "expected row 28 to be of 2010-01-02T03:00:00, got 2010-01-02T05"),
-        ("1/2/2010 3:00", "yesterday", "yesterday"),
-        ("1/2/2010 3:00,", "1/2/2010 3:00,x", "could not convert string 'x"),
+        ("1/2/2010 3:00", "1/2/2010 5:00", "expected line 29 to be of 2010-01-02T03:00:00, got 2010-01-02T05"),
+        ("1/2/2010 3:00", "yesterday", "expected a time at the beginning of line 29, got 'yesterday'"),
+        ("1/2/2010 3:00", "", "expected a time at the beginning of line 29, got ''"),
+        ("1/2/2010 3:00,", "1/2/2010 3:00,x", "expected a finite number for Visibility in line 29, got 'x"),
+        ("1/2/2010 3:00,", "1/2/2010 3:00,1_0", "expected a finite number for Visibility in line 29, got '1_0"),
+        ("1/2/2010 3:00,", "\n#\n1/2/2010 3:00,x", "expected a finite number for Visibility in line 31, got 'x"),
+        (
+            "1/3/2010 1:00,",
+            "1/3/2010 1:00,1,,1,1,1,1,1,1,1,1,1,1#",
+            "expected a finite number for DryBulbFarenheit in line 51, got ''",
+        ),
         ("1/2/2010 3:00,", "1/2/2010 3:00,nan\n#", "expected 12 numbers after the time in line 29, got 1"),
         ("1/2/2010 3:00,", "1/2/2010 3:00,7,", "expected 12 numbers after the time in line 29, got 13"),
         ("\n1/3/2010 1:00", ",7\n1/3/2010 1:00", "expected 12 numbers after the time in line 50, got 13"),
-        ("1/3/2010 1:00,", "1/3/2010 1:00,1,1,1,1,1,1,1,1,1,1,1,inf#", "none finite in row 50"),
+        (
+            "1/3/2010 1:00,",
+            "1/3/2010 1:00,1,1,1,1,1,1,1,1,1,1,1,inf#",
+            "number for WetBulbCelsius in line 51, got 'inf'",
+        ),
         ("\n1/3/2010 1:00", "\n#", "expected 50 rows, got 49"),
     ],
 )
@@ -126,8 +138,15 @@ def test_windows_that_do_not_fit_are_refused() -> None:
     small = table()
     with pytest.raises(ValueError, match="part should be one of train, validation, test, got 'val'"):
         small.windows("val", 1, 1)
-    with pytest.raises(ValueError, match="at least 1, got 0 and 1"):
+    with pytest.raises(ValueError, match="lookback should be at least 1, got 0"):
         small.windows("train", 0, 1)
+    with pytest.raises(ValueError, match="horizon should be at least 1, got -1"):
+        small.windows("train", 1, -1)
+    with pytest.raises(TypeError, match=r"lookback should be a whole number, got 2\.5"):
+        small.windows("test", 2.5, 1)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"horizon should be a whole number, got 1\.5"):
+        small.windows("test", 1, 1.5)  # type: ignore[arg-type]
+    assert len(small.windows("test", np.int64(2), np.int32(1))) == 15  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="use at most 20"):
         small.windows("validation", 21, 1)
     with pytest.raises(ValueError, match="leaves 10 rows to forecast and horizon is 11"):

@@ -42,8 +42,9 @@ def test_nothing_is_known_without_runs() -> None:
 
 
 def test_every_claim_has_a_finding_and_every_finding_a_claim() -> None:
-    claims = {claim for some in paper.CLAIMS.values() for claim in some.values()}
-    assert {one.claim for one in everything([])} == claims
+    claims = [claim for some in paper.CLAIMS.values() for claim in some.values()]
+    assert len(set(claims)) == len(claims)
+    assert {one.claim for one in everything([])} == set(claims)
     texts = [(one.text, one.claim.place) for one in everything([])]
     assert len(set(texts)) == len(texts)
 
@@ -230,9 +231,9 @@ def test_types_of_trained_models() -> None:
     assert found("forecasting", "types", usual[1:]).verdict == UNKNOWN
 
 
-def adding(model: str, errors: list[float], iterations: list[float] | None = None, **config: Any) -> list[Line]:
+def adding(model: str, errors: list[float], reached: Sequence[float] = (), **config: Any) -> list[Line]:
     metrics = [{"mse": error, "seconds": 60.0 if model.startswith("Para") else 120.0} for error in errors]
-    for one, count in zip(metrics, iterations or (), strict=False):
+    for one, count in zip(metrics, reached, strict=False):
         one["iterations_to_0.01"] = count
     config = {"length": 100} | config
     return [line("adding", one, seed, model=model, **config) for seed, one in enumerate(metrics)]
@@ -272,7 +273,7 @@ def test_iterations_and_time_to_converge() -> None:
     assert verdicts("GRU", fewer, [3 * count for count in many]) == (HOLDS, FAILS)
     assert verdicts("GRU", fewer, many[:2]) == (UNKNOWN, UNKNOWN)
     lines = [*adding("GRU", good, fewer), *adding("ParaGRU", good, many)]
-    assert "8 and 6 s on a machine with other load" in found("adding", "time", lines, "100: GRU").ours.replace("9", "8")
+    assert found("adding", "time", lines, "100: GRU").ours.startswith("9 and 6 s on a machine with other load")
 
 
 @pytest.mark.parametrize(
@@ -345,12 +346,12 @@ def test_speed() -> None:
     assert found("speed", "linear", [speed(dict.fromkeys(SIZES, 5.0))]).verdict == FAILS
     assert found("speed", "linear", [speed({size: size**1.5 for size in SIZES})]).verdict == FAILS
     assert found("speed", "linear", [speed(linear, disturbed=True)]).verdict == UNKNOWN
-    assert "slope 0.61, from 8 on 1.00" in found("speed", "linear", [speed(linear)]).ours
+    assert "slope 0.60, from 8 on 1.00" in found("speed", "linear", [speed(linear)]).ours
 
 
 def test_times_are_averaged_and_those_of_other_shapes_left_out() -> None:
     lines = [speed({size: factor * size for size in SIZES}, seed=seed) for seed, factor in enumerate((1.0, 3.0))]
-    narrow = speed({size: 1.0 for size in SIZES[:-1]}, hidden_size=64)
+    narrow = speed(dict.fromkeys(SIZES[:-1], 1.0), hidden_size=64)
     told = found("speed", "linear", [narrow, *lines])
     assert told.verdict == HOLDS
     assert "1: 2.0, 2: 4.0" in told.ours

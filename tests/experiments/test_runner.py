@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -150,7 +151,7 @@ def test_processes_find_what_one_finds_and_survive_a_kill(tmp_path: Path) -> Non
 
 def _worker_of(job: Job, folder: Path) -> int:
     """The process that holds the lock of a job."""
-    return int((Store(folder).workspace(job) / "lock").read_text())
+    return int((Store(folder).workspace(job) / "lock").read_text().splitlines()[0])
 
 
 def test_the_command_is_killed_and_goes_on(tmp_path: Path) -> None:
@@ -181,6 +182,25 @@ def test_the_command_is_killed_and_goes_on(tmp_path: Path) -> None:
             break
     assert kills == 3
     one, two = (Store(one).lines("adding")[0] for one in (tmp_path / "whole", folder))
+    assert comparable(one) == comparable(two)
+
+
+def test_a_signal_keeps_what_there_is(tmp_path: Path) -> None:
+    """As of Ctrl-C: runs end at their next step, however long it is until the next checkpoint."""
+    jobs = tiny(("ParaGRU",), 2, iterations="2000", decay_every="1000", epoch_steps="500")
+    seen: list[str] = []
+    timer = threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT))
+    timer.start()
+    grid = run(jobs, tmp_path, engine="here", threads=1, every=1e9, tell=lambda grid, event: seen.append(event.kind))
+    timer.join()
+    assert seen == ["began", "paused"], "and the second is not begun"
+    assert len(grid.done) == 0
+    assert Store(tmp_path).is_begun(jobs[0])
+    before = signal.getsignal(signal.SIGINT)
+    assert before is signal.default_int_handler, "who calls has its own back"
+    assert len(run(jobs[:1], tmp_path, engine="here", threads=1).done) == 1
+    run(jobs[:1], tmp_path / "whole", engine="here", threads=1)
+    one, two = (Store(one).lines("adding")[0] for one in (tmp_path, tmp_path / "whole"))
     assert comparable(one) == comparable(two)
 
 

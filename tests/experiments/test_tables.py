@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from parallelrnn.cli.app import app
 from parallelrnn.experiments import paper
-from parallelrnn.experiments.comparison import paired_difference, rows_of_twins, winning_counts
+from parallelrnn.experiments.comparison import difference, paired_difference, rows_of_twins, winning_counts
 from parallelrnn.experiments.picking import conditions, deviation, mean, pick
 from parallelrnn.experiments.registry import EXPERIMENTS
 from parallelrnn.experiments.speed import PASSES, VANILLA
@@ -134,10 +134,20 @@ def test_twins_without_a_common_budget_show_theirs_and_are_not_compared() -> Non
     assert "† Run with another budget" in text
 
 
-def test_a_budget_is_larger_by_epochs_then_examples() -> None:
+def test_a_budget_is_larger_by_steps_then_examples_then_sizes() -> None:
     def of(seed: int, **config: Any) -> Line:
         return line("pmnist", {"accuracy": 0.5}, seed, model="RNN", **config)
 
+    def shown_of(*lines: Line) -> Line:
+        (found,) = pick(EXPERIMENTS["pmnist"], lines).runs
+        (shown,) = found.lines
+        return shown
+
+    few, many = of(0, max_epochs=50, epoch_steps=10), of(1, max_epochs=5, epoch_steps=200)
+    assert shown_of(few, many) == many  # 500 and 1,000 steps
+    assert shown_of(many, of(2, max_epochs=1)) == of(2, max_epochs=1)  # a whole pass
+    assert shown_of(of(0, hidden_size=8, train=20), of(1, train=10)) == of(0, hidden_size=8, train=20)
+    assert shown_of(of(0, hidden_size=64), of(1, hidden_size=32, num_layers=9)) == of(0, hidden_size=64)
     fewer = of(0, max_epochs=5, train=1000)
     every = of(1, max_epochs=5)  # all examples
     longer = of(2, max_epochs=6, train=10)
@@ -148,7 +158,38 @@ def test_a_budget_is_larger_by_epochs_then_examples() -> None:
     (found,) = pick(EXPERIMENTS["pmnist"], [narrow, every]).runs  # as long, but not the width of the experiment
     assert found.lines == (every,)
     (found,) = pick(EXPERIMENTS["pmnist"], [narrow]).runs
-    assert found.budget_in_words == "max_epochs 5 (not 800), train all, test all, hidden_size 8 (not 128)"
+    assert (
+        found.budget_in_words == "max_epochs 5 (not 800), train all, validation all, test all, hidden_size 8 (not 128)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("experiment", "config", "smaller"),
+    [
+        ("pmnist", {}, False),
+        ("pmnist", {"max_epochs": 799}, True),
+        ("pmnist", {"max_epochs": 10**6, "epoch_steps": 100}, True),  # counted steps, not whole passes
+        ("pmnist", {"max_epochs": 900, "train": 1000}, True),
+        ("pmnist", {"test": 1000}, True),
+        ("pmnist", {"hidden_size": 64}, True),
+        ("pmnist", {"num_layers": 1}, True),
+        ("pmnist", {"transformer_layers": 2}, True),
+        ("pmnist", {"batch_size": 1, "learning_rate": 1.0}, False),
+        ("forecasting", {"max_epochs": 20, "epoch_steps": 512}, False),  # as many steps
+        ("forecasting", {"epoch_steps": 128}, True),
+        ("forecasting", {"d_model": 64}, True),
+        ("forecasting", {"num_states": 64}, True),
+        ("noise-padded-cifar", {"length": 500}, True),
+        ("adding", {"iterations": 30_000}, True),
+        ("adding", {"epoch_steps": 250}, False),
+        ("feature-evolution", {"max_epochs": 100}, True),  # its own is shorter than the paper's
+    ],
+)
+def test_what_is_smaller_than_asked(experiment: str, config: dict[str, Any], smaller: bool) -> None:
+    cell = {"dataset": "ETTh1", "horizon": 24} if experiment == "forecasting" else {}
+    (found,) = pick(EXPERIMENTS[experiment], [line(experiment, {}, model="LSTM", **cell, **config)]).runs
+    assert found.is_smaller is smaller
+    assert found.budget_in_words.endswith("; shorter than the paper's") is (experiment == "feature-evolution")
 
 
 def test_runs_of_other_cells_are_counted_and_replicates_are_not_counted_twice() -> None:
@@ -173,12 +214,45 @@ def test_differences_are_those_of_pairs() -> None:
     small = tradeoff(2, dict(enumerate(5 + data + 0.1 * extra)) | {8: 1e6})
     large = tradeoff(128, dict(enumerate(4 + data)) | {9: 1e6})  # the last of both without a pair
     found = pick(EXPERIMENTS["tradeoff"], small + large)
-    difference = paired_difference(found.get(block_size=2), found.get(block_size=128), "mse")
-    assert difference is not None
-    assert difference.pairs == 6
+    gap = paired_difference(found.get(block_size=2), found.get(block_size=128), "mse")
+    assert gap is not None
+    assert gap.pairs == 6
     test = stats.ttest_rel(5 + data + 0.1 * extra, 4 + data)
-    assert difference.error is not None
-    assert difference.mean / difference.error == pytest.approx(test.statistic)  # the same sums, but for rounding
+    assert gap.error is not None
+    assert gap.mean / gap.error == pytest.approx(test.statistic)  # the same sums, but for rounding
+    low, high = test.confidence_interval(0.95)
+    assert gap.margin == pytest.approx((high - low) / 2)
+    assert gap.is_significant
+
+
+@pytest.mark.parametrize(("scale", "significant"), [(0.01, True), (0.05, False)])
+def test_significance_is_that_of_students_t(scale: float, significant: bool) -> None:
+    ours, theirs = {0: 1.1, 1: 1.1 + scale, 2: 1.1 - scale}, dict.fromkeys(range(3), 1.0)
+    found = difference(ours, theirs)
+    assert found is not None
+    assert found.error is not None
+    assert found.mean > 2 * found.error  # which is not enough: of three pairs the limit is 4.3
+    assert found.is_significant is significant
+    assert bool(stats.ttest_rel(list(ours.values()), list(theirs.values())).pvalue < 0.05) is significant
+    two = difference({0: 1.1, 1: 1.1001}, theirs)
+    assert two is not None
+    assert (two.is_known, two.is_significant) == (False, False)  # two pairs are too few
+
+
+def test_only_runs_on_the_same_data_are_pairs() -> None:
+    lines = tradeoff(2, {0: 2.0, 1: 2.0, 2: 2.0}) + tradeoff(128, {0: 1.0, 1: 1.0, 2: 1.0})
+    for one, data in zip(lines, ("a", "a", None, "a", "b", "c"), strict=True):
+        one["details"] = {} if data is None else {"data": data}
+    found = pick(EXPERIMENTS["tradeoff"], lines)
+    pairs = paired_difference(found.get(block_size=2), found.get(block_size=128), "mse")
+    assert pairs is not None
+    assert pairs.pairs == 2  # not seed 1; of seed 2 nothing speaks against it
+
+
+def test_twins_are_compared_on_common_seeds() -> None:
+    found = picked_forecasts(forecast("RNN", 0.4), forecast("RNN", 0.9, 1), forecast("ParaRNN", 0.5))
+    assert rows_of_twins(found, "mse") == [{"RNN": 0.4, "ParaRNN": 0.5}]
+    assert rows_of_twins(picked_forecasts(forecast("RNN", 0.4), forecast("ParaRNN", 0.5, 1)), "mse") == []
 
 
 def test_means_and_deviations() -> None:
@@ -201,27 +275,32 @@ def test_tradeoff_table() -> None:
     assert first["8"][3] == "not run"
     assert first["mean of the targets"][3] == "9"
     second = {row[0]: row[3] for row in rows[13:21]}
-    assert second["1"] == "+2 ± 0.5 (2)"  # of 1.5 and 2.5
+    assert second["1"] == "+2 ± 6.4 (2 pairs)"  # of 1.5 and 2.5, a standard error of 0.5 times 12.7
     assert second["4"] == "-"
-    assert second["2, less 1"] == "-1.5 ± 0.5 (2)"
+    assert second["2, less 1"] == "-1.5 ± 6.4 (2 pairs)"
 
 
 def test_forecasting_table() -> None:
     lines = [forecast("RNN", value, seed) for seed, value in enumerate((0.5, 0.7))]
-    lines += [forecast("ParaRNN", 0.6), forecast("GRU", 0.4), forecast("naive", 0.9), forecast("RNN", 1.0, horizon=48)]
+    lines += [forecast("ParaRNN", 0.5), forecast("GRU", 0.4), forecast("RNN", 1.0, horizon=48)]
+    lines += [forecast("naive", 0.9, seed) for seed in (0, 1)]
+    lines += [forecast("Forecaster", value, seed) for seed, value in enumerate((0.2, 0.4))]
     text = section(EXPERIMENTS["forecasting"], lines)
     rows = rows_of(text)
-    assert rows[3] == ["ours", "2 of 2", "2 of 2", *["-"] * 6]  # MSE tied at 0.600, MAE at 0.300
+    assert rows[3] == ["ours", "2 of 2", "2 of 2", *["-"] * 6]  # tied on the seed that both have
     of = dict(zip(rows[4], rows[6], strict=True))
     assert (of["data"], of["horizon"]) == ("ETTh1", "24")
     assert of["RNN"] == "0.548 / **0.600 ± 0.141**"
-    assert of["ParaRNN"] == "0.547 / **0.600**"
+    assert of["ParaRNN"] == "0.547 / **0.500**"
     assert of["GRU"] == "0.513 / 0.400"
     assert of["BRT"] == "0.520 / not run"
-    assert of["naive"] == "0.900"
+    assert of["naive"] == "0.900"  # one replicate: there is nothing random in it
     assert of["NLinear"] == "not run"
+    assert of["Forecaster‡"] == "0.300 ± 0.141"
+    assert "‡ Forecaster's defaults were chosen among some sixty variants by errors on the test parts of ETT" in text
     assert "2, 4, 30 s (1)" in text
-    assert "| 1, 7 s (1) |" in text  # naive: no epochs, and the seconds of the call
+    assert "| 1, 7 s |" in text  # naive: no epochs, no budget, and the seconds of the call
+    assert "| 2, 4, 30 s |" in text  # Forecaster
 
 
 def test_speed_table() -> None:
@@ -279,14 +358,15 @@ def test_feature_tables() -> None:
 
 
 def test_adding_table() -> None:
-    curve = [{"validation": 0.1}] * 4
     solved = {"mse": 0.002, "seconds": 20.0, "iterations_to_0.01": 1500.0}
     lines = [
-        line("adding", solved, 1, curve, model="LSTM"),
-        line("adding", {"mse": 0.1, "seconds": 20.0}, 0, curve, model="LSTM"),
+        line("adding", solved, 1, model="LSTM", iterations=20_000),
+        line("adding", {"mse": 0.1, "seconds": 20.0}, 0, model="LSTM", iterations=20_000),
+        line("adding", solved | {"mse": 0.1}, 2, model="LSTM", iterations=20_000),  # was below, and did not stay
     ]
     rows = rows_of(section(EXPERIMENTS["adding"], lines))
-    assert ["100", "LSTM", "1 of 2", "0.1, 0.002", "-, 1500", "20, 20", "10", "15", "1"] in rows
+    shown = ["1 of 3", "0.1, 0.002, 0.1", "-, 1500, 1500", "20, 20, 20", "1", "1.5", "1"]
+    assert ["100", "LSTM", *shown] in rows
     assert ["500", "LSTM", "not run", *["-"] * 6] in rows
 
 
@@ -297,7 +377,8 @@ def test_all_rows_of_a_table_are_as_long_as_its_header() -> None:
     for row in text.splitlines():
         width = (width or row.count("|")) if row.startswith("|") else 0
         assert row.count("|") == width, row
-    assert [title.split(":")[0] for title in re.findall("^## (.*)$", text, re.MULTILINE)] == list(EXPERIMENTS)
+    titles = [title.split(":")[0] for title in re.findall("^## (.*)$", text, re.MULTILINE)]
+    assert titles == ["Claims", *EXPERIMENTS]
     assert text.count("\n\nNot run.\n") == len(EXPERIMENTS) - 2
     assert "![tradeoff](figures/tradeoff.png)" in text
 
@@ -305,9 +386,10 @@ def test_all_rows_of_a_table_are_as_long_as_its_header() -> None:
 def test_conditions_name_all_that_differ() -> None:
     one, other = forecast("RNN", 0.1), forecast("RNN", 0.2, seed=1)
     other |= {"commit": "version 0.2", "started": "2026-02-03T00:00:00", "machine": one["machine"] | {"threads": 2}}
+    other["commits"] = ["abcdef0123456789", "version 0.2"]  # went on after a change
     assert conditions([one, other, one]) == (
-        "EPYC (2 cores, avx2); threads of each run 1, 2; torch 2.6, parallelrnn 0.1; commit 0123456789+, version 0.2; "
-        "2026-01-02 to 2026-02-03"
+        "EPYC (2 cores, avx2); threads of each run 1, 2; torch 2.6, parallelrnn 0.1; commit 0123456789+, abcdef0123, "
+        "version 0.2; 2026-01-02 to 2026-02-03"
     )
 
 

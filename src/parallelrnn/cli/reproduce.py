@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,7 +17,7 @@ from rich.table import Table
 
 from parallelrnn.cli.refusals import refusals
 from parallelrnn.experiments.engines import Event
-from parallelrnn.experiments.experiment import Experiment, ExperimentError
+from parallelrnn.experiments.experiment import Experiment, ExperimentError, Workspace
 from parallelrnn.experiments.registry import EXPERIMENTS
 from parallelrnn.experiments.runner import Grid, run, seconds_of
 from parallelrnn.experiments.store import Store
@@ -32,25 +33,33 @@ Results = Annotated[Path, typer.Option("--results", help="The folder of results;
 
 def _command(experiment: Experiment) -> Callable[..., None]:
     names = [one.name for one in dataclasses.fields(experiment.config)]
+    some_models = typer.Option(None, help="Some models, separated by commas.", hidden="model" not in names)
+    some_datasets = typer.Option(None, help="Some data sets, separated by commas.", hidden="dataset" not in names)
 
     def command(
-        models: Annotated[str | None, typer.Option(help="Some models, separated by commas.")] = None,
-        datasets: Annotated[str | None, typer.Option(help="Some data sets, separated by commas.")] = None,
-        only: Annotated[list[str] | None, typer.Option(help="Cells with these values: horizon=24,48 say.")] = None,
-        changes: Annotated[list[str] | None, typer.Option("--set", help="Another value: max_epochs=5 say.")] = None,
+        models: str | None = some_models,
+        datasets: str | None = some_datasets,
+        only: Annotated[list[str] | None, typer.Option(help="Cells with these values: name=value,value.")] = None,
+        changes: Annotated[list[str] | None, typer.Option("--set", help="Another value: name=value.")] = None,
         replicates: Annotated[int | None, typer.Option(min=1, help="Runs of each cell; the paper's number.")] = None,
         budget: Annotated[str | None, typer.Option(help="Stop after 90s, 45m, 2h or 1h30m, and go on later.")] = None,
         workers: Annotated[int, typer.Option(min=1, help="Processes, or jobs at once on a cluster.")] = 1,
-        threads: Annotated[int | None, typer.Option(min=1, help="Of each worker; the cores, shared out.")] = None,
+        threads: Annotated[
+            int | None, typer.Option(min=1, help="Of each worker; OMP_NUM_THREADS, or the cores shared out.")
+        ] = None,
         engine: Annotated[str, typer.Option(help="local: processes; here: this one; ray: a cluster.")] = "local",
         keep_every: Annotated[str, typer.Option(help="How often training is kept, to go on with.")] = "60s",
         results: Results = Path("results"),
     ) -> None:
         with refusals():
-            chosen = _pairs("--only", only)
-            chosen |= {name: text for name, text in (("model", models), ("dataset", datasets)) if text is not None}
-            wanted = {name: [value.strip() for value in text.split(",")] for name, text in chosen.items()}
-            jobs = experiment.jobs(wanted, _pairs("--set", changes), replicates)
+            chosen = {
+                name: [value.strip() for value in ",".join(texts).split(",")] for name, texts in _pairs("--only", only)
+            }
+            for name, text in (("model", models), ("dataset", datasets)):
+                if text is not None:
+                    chosen[name] = [value.strip() for value in text.split(",")]
+            changed = {name: texts[-1] for name, texts in _pairs("--set", changes)}
+            jobs = experiment.jobs(chosen, changed, replicates)
             seconds = None if budget is None else seconds_of(budget)
             with _Progress(experiment) as tell:
                 grid = run(
@@ -63,14 +72,26 @@ def _command(experiment: Experiment) -> Callable[..., None]:
                     every=seconds_of(keep_every),
                     tell=tell,
                 )
-            _sum_up(grid)
+        _sum_up(grid)
 
-    command.__doc__ = (
-        f"{experiment.of}.\n\nEvery result is kept as it comes, and training goes on where it was cut off. "
-        f"What can be chosen by --only and changed by --set: {', '.join(names)}.\n\n"
+    command.__doc__ = _help(experiment)
+    return command
+
+
+def _help(experiment: Experiment) -> str:
+    """What it is of, what its cells are, and what can be changed."""
+    rows = [dataclasses.asdict(cell) for cell in experiment.cells()]
+    values = {name: list(dict.fromkeys(str(row[name]) for row in rows)) for name in rows[0]}
+    cells = "; ".join(f"{name} {', '.join(some)}" for name, some in values.items() if len(some) > 1)
+    others = ", ".join(f"{name} {some[0]}" for name, some in values.items() if len(some) == 1)
+    times = f"{experiment.replicates} replicates" if experiment.replicates > 1 else "one replicate"
+    return (
+        f"{experiment.of.removesuffix('?')}.\n\nEvery result is kept as it comes; what is cut off, by Ctrl-C too, goes "
+        "on with the same command. The status is 0 if all runs are there, 75 if not yet, 1 if some failed.\n\n"
+        + (f"Cells, to choose by --only: {cells}; {times}.\n\n" if cells else "")
+        + f"Values, to change by --set: {others}.\n\n"
         f"Example: parallelrnn reproduce {experiment.name} --replicates 3 --budget 2h"
     )
-    return command
 
 
 for _experiment in EXPERIMENTS.values():
@@ -84,8 +105,8 @@ def status(results: Results = Path("results")) -> None:
     Example: parallelrnn reproduce status
     """
     table = Table("experiment", "of the paper", "cells run", "runs", "begun", box=box.SIMPLE_HEAD)
-    store = Store(results)
-    console = Console(highlight=False)
+    table.columns[0].no_wrap = True
+    store, console, lines_of_begun = Store(results), Console(highlight=False), []
     with refusals():
         for experiment in EXPERIMENTS.values():
             lines = store.lines(experiment.name)
@@ -96,19 +117,23 @@ def status(results: Results = Path("results")) -> None:
                 experiment.of.partition(":")[0],
                 f"{len(cells & _all_cells(experiment))} of {len(_all_cells(experiment))}",
                 str(len(lines)),
-                "; ".join(_how_far(path.parent) for path in begun),
+                str(len(begun)),
             )
+            lines_of_begun += [f"begun: {experiment.name}, {_how_far(path.parent)}" for path in begun]
     console.print(table)
+    for line in lines_of_begun:
+        console.print(line, markup=False, soft_wrap=True)
 
 
-def _pairs(option: str, texts: list[str] | None) -> dict[str, str]:
-    found = {}
+def _pairs(option: str, texts: list[str] | None) -> list[tuple[str, list[str]]]:
+    """Names and what was given for each; one that is given twice has both."""
+    found: dict[str, list[str]] = {}
     for text in texts or []:
         name, equals, value = text.partition("=")
         if not equals or not value:
             raise ExperimentError(f"{option} takes name=value, got {text!r}")
-        found[name.strip()] = value.strip()
-    return found
+        found.setdefault(name.strip(), []).append(value.strip())
+    return list(found.items())
 
 
 class _Progress:
@@ -119,6 +144,7 @@ class _Progress:
         columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[told]}"))
         self._bar = Progress(*columns, console=self._console, transient=True)
         self._task = self._bar.add_task(experiment.name, total=1.0, told="")
+        self._told = time.monotonic()
 
     def __enter__(self) -> Callable[[Grid, Event], None]:
         self._bar.start()
@@ -131,6 +157,9 @@ class _Progress:
         left = grid.seconds_left
         told = f"{len(grid.done)} of {len(grid.jobs)} runs" + ("" if left is None else f", {_time(left)} left")
         self._bar.update(self._task, completed=grid.part_done, told=told)
+        if not self._console.is_terminal and time.monotonic() - self._told >= _TELL_EVERY:
+            self._told = time.monotonic()
+            self._console.print(f"{grid.part_done:.0%} done: {told}", markup=False)
         if event.kind == "done" and event.line is not None:
             found = {name: value for name, value in event.line["metrics"].items() if name in _SHOWN}
             words = ", ".join(f"{name} {value:.4g}" for name, value in found.items())
@@ -141,29 +170,31 @@ class _Progress:
             self._console.print(f"{event.job}: {event.problem}", markup=False, style="red")
 
 
+_TELL_EVERY = 60.0  # seconds, where no bar is shown
 _SHOWN = ("mse", "mae", "accuracy", "distance", "epochs", "2 total median", "torch.nn.RNN total median")
 
 
 def _sum_up(grid: Grid) -> None:
     missing = len(grid.jobs) - len(grid.done) - len(grid.problems)
-    parts = [f"{len(grid.done)} of {len(grid.jobs)} runs are there"]
+    parts = [f"runs that are there: {len(grid.done)} of {len(grid.jobs)}"]
     if missing:
-        parts.append(f"{missing} are not yet; the same command goes on with them")
+        parts.append(f"not yet: {missing}, and the same command goes on with them")
     if grid.problems:
-        parts.append(f"{len(grid.problems)} failed")
-    typer.echo("; ".join(parts) + ".")
-    if grid.problems:
-        raise typer.Exit(1)
+        parts.append(f"failed: {len(grid.problems)}")
+    typer.echo("; ".join(parts))
+    if missing or grid.problems:
+        raise typer.Exit(1 if grid.problems else 75)  # 75: the convention for "try again"
 
 
 def _how_far(path: Path) -> str:
-    from parallelrnn.experiments.experiment import Workspace
-
     try:
         found = progress_of(Workspace(path))
     except ExperimentError:
         return "a checkpoint that is not whole"
-    return "-" if found is None else f"epoch {found.epoch + 1}, step {found.step}"
+    lock = path / "lock"
+    job = lock.read_text(encoding="utf-8").partition("\n")[2].strip() if lock.exists() else ""
+    where = "" if found is None else f"epoch {found.epoch + 1}, step {found.step}"
+    return ": ".join(part for part in (job, where) if part)
 
 
 def _time(seconds: float) -> str:

@@ -6,6 +6,7 @@ its line, as is a number too large for float32. A missing value, `?` or `NaN`, b
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,10 +25,10 @@ def read_ts(path: str | Path) -> tuple[Array, list[str]]:
     lines = _lines(path, comment="#%")
     header: dict[str, str] = {}
     for number, line in lines:
-        key, _, value = line.partition(" ")
+        key, *rest = line.split(maxsplit=1)
         if not key.startswith("@"):
             raise _error(path, number, "expected a line of the header, such as '@problemName Worms', or '@data'", line)
-        header[key[1:].lower()] = value.strip()
+        header[key[1:].lower()] = rest[0] if rest else ""
         if key.lower() == "@data":
             break
     if "data" not in header:
@@ -54,7 +55,8 @@ def read_arff(path: str | Path) -> tuple[Array, list[str]]:
     r"""The series (N, T, C) and labels of an .arff file of the archive.
 
     Of one channel: a column for each time and the label in the last. Of several: a relational column, in which a quoted
-    text holds the channels, each a row of values, with a literal `\n` between them, and then the label.
+    text holds the channels, each a row of values, with a literal `\n` between them, and then the label. Sparse rows,
+    which leave out zeros, are refused.
     """
     lines = _lines(path, comment="%")
     attributes: list[tuple[int, str]] = []
@@ -76,6 +78,8 @@ def read_arff(path: str | Path) -> tuple[Array, list[str]]:
     classes = _classes(path, attributes)
     series = _Series(path, None if relational else 1, len(attributes) - 1, classes)
     for number, line in lines:
+        if line.lstrip("'\" ").startswith("{"):
+            raise _error(path, number, "expected all values of a row; a sparse row is not read, write its zeros", line)
         if relational:
             bag, label = _bag(path, number, line)
             parts = bag.split("\\n")
@@ -177,11 +181,10 @@ def _classes(path: str | Path, attributes: list[Line]) -> list[str]:
 
 def _bag(path: str | Path, number: int, line: str) -> tuple[str, str]:
     """The quoted channels of a line, and its label."""
-    quote = line[0]
-    text, found, label = line[1:].rpartition(quote + ",")
-    if quote not in "'\"" or not found:
+    found = re.fullmatch(r"(['\"])(.*)\1\s*,(.*)", line)
+    if found is None:
         raise _error(path, number, "expected channels in quotes, a comma and a label", line)
-    return text, label
+    return found[2], found[3]
 
 
 def _unquoted(text: str) -> str:

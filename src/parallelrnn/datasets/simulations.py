@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from parallelrnn.datasets.arguments import whole_number
 from parallelrnn.datasets.examples import Examples, Splits, TrainingSplits
 
 Array = NDArray[np.float32]
@@ -53,7 +54,8 @@ def tradeoff_simulation(
     processors there are to run on, for all products are computed on one thread (of OpenBLAS, MKL and BLIS; Apple's
     Accelerate cannot be told). Another processor or another BLAS may round otherwise, and then gives other targets.
     """
-    _check_sizes(hidden_size, length, sizes)
+    whole_number("length", length, 1)
+    _check_sizes(sizes, ("training", "validation", "test"))
     if not noise_variance >= 0:
         raise ValueError(f"noise_variance should be 0 or more, got {noise_variance}")
     weights = tradeoff_weights(seed, hidden_size=hidden_size, recurrent_scale=recurrent_scale)
@@ -69,6 +71,7 @@ def tradeoff_simulation(
 
 def tradeoff_weights(seed: int, *, hidden_size: int = 128, recurrent_scale: float = 1.0) -> Weights:
     """The weights of `tradeoff_simulation`: standard normal, the recurrent ones times `recurrent_scale`."""
+    whole_number("hidden_size", hidden_size, 1)
     random = _streams(seed)[0]
     shapes = ((hidden_size, hidden_size), (hidden_size, 1), (hidden_size,), (OUTPUTS, hidden_size), (OUTPUTS,))
     recurrent, *others = (random.standard_normal(shape) for shape in shapes)
@@ -89,7 +92,9 @@ def feature_simulation(
     input (d, 1), of N(2, 2^2). There are no biases, and the noise is N(0, 0.01^2). The paper does not say what the
     input is: here it is standard normal, independent over time. Nor does it say how many validation samples there are.
     """
-    _check_sizes(hidden_size, length, sizes)
+    whole_number("hidden_size", hidden_size, 1)
+    whole_number("length", length, 1)
+    _check_sizes(sizes, ("training", "validation"))
     for_weights, for_inputs, for_noise = _streams(seed)
     drawn = 0.1 * for_weights.standard_normal((hidden_size, hidden_size))
     weight = np.asarray(drawn if recurrent is None else recurrent, dtype=np.float32)
@@ -148,7 +153,8 @@ def _one_blas_thread() -> AbstractContextManager[Any]:
 
 def _streams(seed: int) -> list[np.random.Generator]:
     """For the weights, the inputs and the noise, so that changing one leaves the others as they are."""
-    return [np.random.default_rng(stream) for stream in np.random.SeedSequence(seed).spawn(3)]
+    sequence = np.random.SeedSequence(whole_number("seed", seed, 0))
+    return [np.random.default_rng(stream) for stream in sequence.spawn(3)]
 
 
 def _parts(inputs: Array, targets: Array, sizes: tuple[int, ...]) -> list[Examples]:
@@ -156,6 +162,8 @@ def _parts(inputs: Array, targets: Array, sizes: tuple[int, ...]) -> list[Exampl
     return [Examples(x, y) for x, y in zip(np.split(inputs, ends), np.split(targets, ends), strict=True)]
 
 
-def _check_sizes(hidden_size: int, length: int, sizes: tuple[int, ...]) -> None:
-    if hidden_size < 1 or length < 1 or min(sizes) < 1:
-        raise ValueError(f"hidden_size, length and sizes should be at least 1, got {hidden_size}, {length} and {sizes}")
+def _check_sizes(sizes: tuple[int, ...], parts: tuple[str, ...]) -> None:
+    if np.shape(sizes) != (len(parts),):
+        raise ValueError(f"sizes should be {len(parts)} numbers, of sequences for {', '.join(parts)}; got {sizes!r}")
+    for place, size in enumerate(sizes):
+        whole_number(f"sizes[{place}]", size, 1)

@@ -108,6 +108,11 @@ def _own() -> Path | None:
         return None
     path = Path(name).expanduser()
     if not path.is_dir():
+        if path.exists():
+            raise DatasetError(
+                f"PARALLELRNN_DATA is {name}, which is a file; name the directory that the data files lie under, or "
+                "unset the variable"
+            )
         raise DatasetError(
             f"PARALLELRNN_DATA is {name}, and there is no such directory; make it, or unset the variable"
         )

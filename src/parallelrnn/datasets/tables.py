@@ -8,6 +8,7 @@ Sequence Time-Series Forecasting", 2021).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -15,6 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from parallelrnn.datasets.arguments import whole_number
 from parallelrnn.datasets.sources import DatasetError, Source, locate
 
 Times = NDArray[np.datetime64]
@@ -51,8 +53,7 @@ class Table:
         """
         if part not in PARTS:
             raise ValueError(f"part should be one of {', '.join(PARTS)}, got {part!r}")
-        if lookback < 1 or horizon < 1:
-            raise ValueError(f"lookback and horizon should be at least 1, got {lookback} and {horizon}")
+        lookback, horizon = whole_number("lookback", lookback, 1), whole_number("horizon", horizon, 1)
         which = PARTS.index(part)
         end = self.borders[which]
         # The training rows have no part before them: their first look-back is spent.
@@ -135,47 +136,62 @@ def load_table(name: str) -> Table:
     layout = LAYOUTS[name]
     path = locate(layout.source)
     try:
-        columns, times, values = read_table(path)
-        _check(layout, columns, times, values)
+        columns, lines, times, values = read_table(path)
+        _check(layout, columns, lines, times)
     except ValueError as error:
         raise DatasetError(f"{path} is not the {name} that was published: {error}; replace it by that one") from error
     return Table(name, values, columns, times, layout.borders)
 
 
-def read_table(path: Path) -> tuple[tuple[str, ...], Times, NDArray[np.float64]]:
-    """The columns, times and values of a file with comma-separated values whose first column holds times."""
+def read_table(path: Path) -> tuple[tuple[str, ...], list[int], Times, NDArray[np.float64]]:
+    """The columns, the numbers of the lines, and the times and values there, of a file of comma-separated values.
+
+    The first column holds times, the others finite numbers. Blank lines, and what follows a `#`, are passed over.
+    """
+    lines, times, values = [], [], []
     with path.open(encoding="utf-8-sig") as file:
         header = file.readline().strip().split(",")
         if header[0] != "date" or len(header) < 2:
             raise ValueError(f"expected a first line that begins with 'date,', got {','.join(header)[:80]!r}")
-        # loadtxt passes over columns that it was not asked for, so that a number too many would go unseen.
+        columns = tuple(header[1:])
         for number, line in enumerate(file, 2):
             row = line.partition("#")[0].strip()
-            if row and row.count(",") != len(header) - 1:
-                raise ValueError(
-                    f"expected {len(header) - 1} numbers after the time in line {number}, got {row.count(',')}"
-                )
-    stamps = np.loadtxt(path, dtype="U19", delimiter=",", skiprows=1, usecols=0, ndmin=1, encoding="utf-8-sig")
-    values = np.loadtxt(path, delimiter=",", skiprows=1, usecols=range(1, len(header)), ndmin=2, encoding="utf-8-sig")
-    return tuple(header[1:]), _times(stamps), values
+            if not row:
+                continue
+            stamp, *fields = row.split(",")
+            if len(fields) != len(columns):
+                raise ValueError(f"expected {len(columns)} numbers after the time in line {number}, got {len(fields)}")
+            lines.append(number)
+            times.append(_time(stamp, number))
+            values.append([_number(*field, number) for field in zip(fields, columns, strict=True)])
+    return columns, lines, np.array(times, dtype="datetime64[s]"), np.array(values).reshape(-1, len(columns))
 
 
-def _times(stamps: NDArray[np.str_]) -> Times:
-    """Times that are written as 2010-01-31 07:00:00 (ETT) or as 1/31/2010 7:00 (WTH)."""
-    if len(stamps) and "/" in stamps[0]:
-        return np.array([datetime.strptime(stamp, "%m/%d/%Y %H:%M") for stamp in stamps], dtype="datetime64[s]")
-    return stamps.astype("datetime64[s]")
+def _time(text: str, line: int) -> datetime:
+    """Written as 2010-01-31 07:00:00 (ETT) or as 1/31/2010 7:00 (WTH)."""
+    try:
+        return datetime.strptime(text, "%m/%d/%Y %H:%M") if "/" in text else datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"expected a time at the beginning of line {line}, got {text!r}") from None
 
 
-def _check(layout: Layout, columns: tuple[str, ...], times: Times, values: NDArray[np.float64]) -> None:
+def _number(text: str, column: str, line: int) -> float:
+    try:
+        value = math.nan if "_" in text or not text.isascii() else float(text)  # float would read 1_0 as 10
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise ValueError(f"expected a finite number for {column} in line {line}, got {text!r}")
+    return value
+
+
+def _check(layout: Layout, columns: tuple[str, ...], lines: list[int], times: Times) -> None:
     if columns != layout.columns:
         raise ValueError(f"expected the columns {', '.join(layout.columns)}, got {', '.join(columns)}")
-    if len(values) != layout.rows:
-        raise ValueError(f"expected {layout.rows} rows, got {len(values)}")
+    if len(times) != layout.rows:
+        raise ValueError(f"expected {layout.rows} rows, got {len(times)}")
     expected = np.datetime64(layout.first, "s") + np.arange(layout.rows) * np.timedelta64(layout.step, "s")
     wrong = np.flatnonzero(times != expected)
     if len(wrong):
-        raise ValueError(f"expected row {wrong[0] + 1} to be of {expected[wrong[0]]}, got {times[wrong[0]]}")
-    wrong = np.flatnonzero(~np.isfinite(values).all(axis=1))
-    if len(wrong):
-        raise ValueError(f"expected a number in every column, got none or none finite in row {wrong[0] + 1}")
+        first = wrong[0]
+        raise ValueError(f"expected line {lines[first]} to be of {expected[first]}, got {times[first]}")

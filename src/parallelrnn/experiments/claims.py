@@ -288,11 +288,11 @@ def _types(picked: Picked, settings: int) -> Iterator[Finding]:
 
 
 _IMAGES = {
-    "pmnist": "permuted MNIST, Table 1(b)",
-    "pixel-cifar": "pixel-by-pixel CIFAR-10, Table 1(c)",
-    "noise-padded-cifar": "noise-padded CIFAR-10, Table 1(d)",
+    "pmnist": "permuted MNIST",
+    "pixel-cifar": "pixel-by-pixel CIFAR-10",
+    "noise-padded-cifar": "noise-padded CIFAR-10",
 }
-_WORMS = {"EigenWorms": "EigenWorms, Table 1(e)", "Worms": "UCR Worms", "StandWalkJump": "StandWalkJump"}
+_WORMS = {"EigenWorms": "EigenWorms", "Worms": "UCR Worms", "StandWalkJump": "StandWalkJump"}
 
 
 def _accuracies(name: str, picked: Picked) -> Iterator[Finding]:

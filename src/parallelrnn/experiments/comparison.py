@@ -102,10 +102,16 @@ class Difference:
 
 
 def paired(one: Runs | None, other: Runs | None) -> tuple[Runs, Runs] | None:
-    """Both on the seeds that both have; None if there are none, or if their budgets differ."""
+    """Both on the seeds that both have; None if there are none, or if their budgets differ.
+
+    A seed on which both say which data they saw, and not the same, is no seed that both have.
+    """
     if one is None or other is None or one.budget != other.budget:
         return None
-    seeds = {line["seed"] for line in one.lines} & {line["seed"] for line in other.lines}
+    ours, theirs = ({line["seed"]: line["details"].get("data") for line in runs.lines} for runs in (one, other))
+    seeds = [
+        seed for seed, data in ours.items() if seed in theirs and (None in (data, theirs[seed]) or data == theirs[seed])
+    ]
     first, second = (
         replace(runs, lines=tuple(line for line in runs.lines if line["seed"] in seeds)) for runs in (one, other)
     )

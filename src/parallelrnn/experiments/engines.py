@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from parallelrnn.experiments.experiment import ExperimentError, Job, Workspace
+from parallelrnn.datasets import DatasetError
+from parallelrnn.experiments.experiment import STOP, ExperimentError, Job, Workspace
 from parallelrnn.experiments.perform import perform
 from parallelrnn.experiments.store import Line, Store
 
@@ -43,22 +46,52 @@ class Settings:
 
     @property
     def worker_threads(self) -> int:
-        """Threads of each worker."""
+        """Threads of each worker: as told, by OMP_NUM_THREADS too, or the cores shared out."""
+        told = os.environ.get("OMP_NUM_THREADS", "")
+        if self.threads is None and told.isdigit() and int(told):
+            return int(told)
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         return self.threads or max(1, cores // self.workers)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more should begin."""
+        return time.monotonic() >= self.deadline or STOP.is_set()
 
     def workspace(self, job: Job, tell: Callable[[float], None] = lambda part: None) -> Workspace:
         """Of a job."""
         return Workspace(Store(self.folder).workspace(job), self.deadline, tell, self.every)
 
 
+@contextmanager
+def stopped_by_signals() -> Iterator[None]:
+    """Ctrl-C and SIGTERM end runs at their next step, with all that it takes to go on; a second one ends at once."""
+
+    def stop(number: int, frame: Any) -> None:
+        STOP.set()
+        for one, before in handlers.items():
+            signal.signal(one, before)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread hears signals
+        return
+    STOP.clear()
+    handlers = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, before in handlers.items():
+            signal.signal(number, before)
+
+
 def here(jobs: Sequence[Job], settings: Settings) -> Iterator[Event]:
     """One after the other in this process."""
-    for job in jobs:
-        if time.monotonic() >= settings.deadline:
-            return
-        yield Event(job, "began")
-        yield _attend(job, settings)
+    with stopped_by_signals():
+        for job in jobs:
+            if settings.is_over:
+                return
+            yield Event(job, "began")
+            yield _attend(job, settings)
 
 
 def _attend(job: Job, settings: Settings, tell: Callable[[float], None] = lambda part: None) -> Event:
@@ -86,9 +119,10 @@ def processes(jobs: Sequence[Job], settings: Settings) -> Iterator[Event]:
     waiting = list(jobs)
     busy: dict[Connection, tuple[Any, Job]] = {}
     idle: list[tuple[Connection, Any]] = []
-    try:
+    with stopped_by_signals(), ExitStack() as stack:
+        stack.callback(lambda: _dismiss([*idle, *((one, process) for one, (process, _) in busy.items())]))
         while waiting or busy:
-            while waiting and len(busy) < settings.workers and time.monotonic() < settings.deadline:
+            while waiting and len(busy) < settings.workers and not settings.is_over:
                 connection, process = idle.pop() if idle else _start(context, settings)
                 job = waiting.pop(0)
                 connection.send(job)
@@ -110,13 +144,18 @@ def processes(jobs: Sequence[Job], settings: Settings) -> Iterator[Event]:
                 if event.kind != "moved":
                     del busy[connection]
                 yield event
-    finally:
-        for connection, process in [*idle, *((one, process) for one, (process, _) in busy.items())]:
-            connection.close()  # a worker whose connection is gone ends
-            process.join(timeout=1)
-            if process.is_alive():
-                process.terminate()
-                process.join()
+
+
+def _dismiss(workers: Sequence[tuple[Connection, Any]]) -> None:
+    for connection, process in workers:
+        connection.close()  # a worker whose connection is gone ends
+        process.join(timeout=1)
+        if process.is_alive():
+            process.terminate()
+            process.join(timeout=10)
+        if process.is_alive():  # it is busy with a single long step
+            process.kill()
+            process.join()
 
 
 def _start(context: Any, settings: Settings) -> tuple[Connection, Any]:
@@ -130,7 +169,7 @@ def _start(context: Any, settings: Settings) -> tuple[Connection, Any]:
 def _work(connection: Connection, settings: Settings) -> None:
     """What a worker does until nobody wants more of it."""
     told = 0.0
-    with suppress(EOFError, OSError):  # who asked is gone
+    with suppress(EOFError, OSError), stopped_by_signals():  # errors of a connection: who asked is gone
         while True:
             job = connection.recv()
 
@@ -170,7 +209,7 @@ def cluster(jobs: Sequence[Job], settings: Settings) -> Iterator[Event]:
         running: dict[Any, tuple[Job, ExitStack]] = {}
         waiting = list(jobs)
         while waiting or running:
-            while waiting and len(running) < settings.workers and time.monotonic() < settings.deadline:
+            while waiting and len(running) < settings.workers and not settings.is_over:
                 job, claims = waiting.pop(0), ExitStack()
                 yield Event(job, "began")
                 if not claims.enter_context(store.claim(job)):
@@ -205,8 +244,10 @@ def _on_a_node(job: Job, settings: Settings, until: float) -> Line | None:
 
 def _told(error: Exception) -> str:
     """What went wrong: a sentence where one was meant for people, else all of it."""
-    if isinstance(error, ExperimentError) or type(error).__name__ == "DatasetError":
-        return str(error)
+    cause = getattr(error, "cause", None)  # of an error that came through Ray
+    error = cause if isinstance(cause, Exception) else error
+    if isinstance(error, ExperimentError | DatasetError | ValueError | OSError | MemoryError):
+        return str(error) or type(error).__name__
     return "".join(traceback.format_exception(error)).strip()
 
 

@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 import math
+import threading
 import time
 import types
 import typing
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 Curve = list[dict[str, float]]
+STOP = threading.Event()  # of this process: keep what there is, and end
 
 
 _KINDS = {
@@ -60,8 +62,8 @@ class Workspace:
 
     @property
     def is_over(self) -> bool:
-        """Whether the time is used up."""
-        return time.monotonic() >= self.deadline
+        """Whether the time is used up, or somebody wants it to stop."""
+        return time.monotonic() >= self.deadline or STOP.is_set()
 
 
 @dataclass(frozen=True)
@@ -85,12 +87,15 @@ class Experiment:
     ) -> list[Job]:
         """The cells with these values, changed so, one replicate of all after the other."""
         cells: Sequence[Any] = self.cells()
-        for name, wanted in (only or {}).items():
-            there = list(dict.fromkeys(str(getattr(cell, self._checked(name))) for cell in cells))
-            unknown = [value for value in wanted if value not in there]
+        for name, texts in (only or {}).items():
+            there = list(dict.fromkeys(getattr(cell, self._checked(name)) for cell in cells))
+            wanted = [next((value for value in there if _means(text, value)), _Unknown(text)) for text in texts]
+            unknown = [value.text for value in wanted if isinstance(value, _Unknown)]
             if unknown:
-                raise ExperimentError(f"{self.name}: {name} is one of {', '.join(there)}; got {', '.join(unknown)}")
-            cells = [cell for cell in cells if str(getattr(cell, name)) in wanted]
+                raise ExperimentError(
+                    f"{self.name}: {name} is one of {', '.join(map(str, there))}; got {', '.join(unknown)}"
+                )
+            cells = [cell for cell in cells if getattr(cell, name) in wanted]
         if not cells:
             raise ExperimentError(f"{self.name} has no cell in which all of that is so; ask for less at once")
         changed = {name: self._value(name, text) for name, text in (changes or {}).items()}
@@ -121,6 +126,19 @@ class Experiment:
                         return value
         words = " or ".join(_KINDS[one] for one in kinds)
         raise ExperimentError(f"{self.name}: {name} takes {words}, got {text!r}")
+
+
+@dataclass(frozen=True)
+class _Unknown:
+    text: str
+
+
+def _means(text: str, value: Any) -> bool:
+    """Whether a text is a value: 1 is 1.0."""
+    if isinstance(value, float):
+        with suppress(ValueError):
+            return float(text) == value
+    return text == str(value)
 
 
 @dataclass(frozen=True)

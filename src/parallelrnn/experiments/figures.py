@@ -6,6 +6,7 @@ Colours differ in brightness too, so that they can be told apart in grey; lines 
 from __future__ import annotations
 
 import io
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from parallelrnn.experiments import paper
-from parallelrnn.experiments.comparison import SOLVED, Wins, rows_of_twins, winning_counts
+from parallelrnn.experiments.comparison import SOLVED, Wins, find_twins, rows_of_twins, winning_counts
 from parallelrnn.experiments.experiment import Experiment
 from parallelrnn.experiments.feature_types import total
 from parallelrnn.experiments.models import MODELS, RECURRENT, twin
@@ -29,7 +30,12 @@ if TYPE_CHECKING:
 
 WIDTH = 9.0  # inches
 DARK, LIGHT, MIDDLE = "#1f3b73", "#e8833a", "#4f9d8f"
-STYLES = {False: {"color": DARK, "linestyle": "-"}, True: {"color": LIGHT, "linestyle": "--"}}  # vanilla, para
+STYLES: dict[bool, dict[str, Any]] = {  # whether it is a para model
+    False: {"color": DARK, "linestyle": "-"},
+    True: {"color": LIGHT, "linestyle": "--"},
+}
+# What the paper reports: dots and dashes in turn, so that one shows between the other where both are the same.
+PAPER = {False: (0, (1.5, 6.5)), True: (5, (3.0, 5.0))}
 # Waves are blue and decays orange; what is of a higher order is dark and hatched.
 TYPES = {"C-1": ("#4a86c5", ""), "R-1": ("#f6c39c", ""), "C-2": ("#0a2b4a", "//"), "R-4": ("#8c3517", "\\\\")}
 OTHER_TYPES = ("0.6", "..")
@@ -52,7 +58,7 @@ def _write(path: Path, figure: Figure, found: Sequence[Runs]) -> Path:
     """With the budget in a line at the foot, if all runs have the same."""
     words = list(dict.fromkeys(one.budget_in_words for one in found))
     foot = f"budget: {words[0]}" if len(words) == 1 else f"{len(words)} budgets: see the table"
-    figure.supxlabel(foot, fontsize="x-small", color="0.4", x=0.01, horizontalalignment="left")
+    figure.supxlabel(textwrap.fill(foot, 150), fontsize="x-small", color="0.4", x=0.01, horizontalalignment="left")
     picture = io.BytesIO()
     figure.savefig(picture, format="png", dpi=150)
     return write_bytes(path, picture.getvalue())
@@ -143,45 +149,61 @@ def _adding(picked: Picked) -> Iterable[Drawn]:
 
 def _pmnist(picked: Picked) -> Iterable[Drawn]:
     kinds = [kind for kind in MODELS if not kind.startswith("Para")]
-    kinds = [kind for kind in kinds if picked.get(model=kind) or picked.get(model=twin(kind))]
-    figure, axes = _panels(1, len(kinds), 3.6, sharey=True)
-    for ax, kind in zip(axes[0], kinds, strict=True):
+    figure, axes = _panels(2, 2, 8.0, sharex=True, sharey=True)
+    for ax, kind in zip(axes.flat, kinds, strict=True):
         for model in (kind, twin(kind)):
-            one = picked.get(model=model)
-            style = STYLES[model != kind]
-            for number, line in enumerate(one.lines if one else ()):
-                accuracies = [100 * point["accuracy"] for point in line["curve"]]
-                ax.plot(
-                    range(1, len(accuracies) + 1),
-                    accuracies,
-                    label=_named(model, one) if not number and one else None,
-                    **style,
-                )
-            ax.axhline(paper.ACCURACIES["pmnist"][model], color=style["color"], linestyle=":", linewidth=1.5)
+            _accuracies(ax, model, picked.get(model=model))
+        if not any(picked.get(model=model) for model in (kind, twin(kind))):
+            _not_run(ax)
         ax.set_title(kind)
         ax.set_xlabel("epoch")
-        ax.legend(frameon=False, fontsize="small", loc="lower right")
-    axes[0, 0].set_ylabel("validation accuracy, %\n(dotted: the paper's, test)")
+        ax.tick_params(labelbottom=True)
+        _whole(ax)
+        # Under the name of the axis, four heights of a letter down.
+        place = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "borderaxespad": 4.4}
+        ax.legend(frameon=False, fontsize="small", **place)
+    for ax in axes[:, 0]:
+        ax.set_ylabel("validation accuracy, %")
     yield "pmnist", figure, picked.runs
+
+
+def _accuracies(ax: Axes, model: str, one: Runs | None) -> None:
+    """A line for each run, and what the paper reports."""
+    style = STYLES[model.startswith("Para")]
+    if one is None:
+        ax.plot([], [], linestyle="none", label=f"{model}: not run")
+    for number, line in enumerate(one.lines if one else ()):
+        found = [100 * point["accuracy"] for point in line["curve"]]
+        label = _named(model, one) if not number and one else None
+        ax.plot(range(1, len(found) + 1), found, marker="." if len(found) == 1 else None, label=label, **style)
+    theirs = paper.ACCURACIES["pmnist"][model]
+    words = f"{model}, the paper's test: {theirs:.2f} %"
+    ax.axhline(theirs, color=style["color"], linestyle=PAPER[model.startswith("Para")], linewidth=1.5, label=words)
 
 
 def _feature_evolution(picked: Picked) -> Iterable[Drawn]:
     models, initials = picked.all("model"), picked.all("initial")
     figure, axes = _panels(len(models), len(initials), 2.3 * len(models) + 0.4, sharex=True, sharey=True)
+    in_steps = all(one.budget["epoch_steps"] for one in picked.runs)
     labels: list[str] = []
+    end = 0
     for row, model in zip(axes, models, strict=True):
         for ax, initial in zip(row, initials, strict=True):
             one = picked.get(model=model, initial=initial)
             if one is None:
+                ax.set_title(f"{model}; {initial}", fontsize="medium")
                 _not_run(ax)
                 continue
-            line = one.lines[0]
-            gate = next(iter(line["details"]["features"][0]))
-            steps = line["config"]["epoch_steps"] or 1
-            labels += _stack(ax, [places[gate] for places in line["details"]["features"]], steps)
+            history = one.lines[0]["details"]["features"]
+            gate = next(iter(history[0]))
+            steps = one.budget["epoch_steps"] if in_steps else 1
+            labels += _stack(ax, [places[gate] for places in history], steps)
+            end = max(end, steps * (len(history) - 1))
             ax.set_title(f"{model}, {gate.partition(' ')[2]}; {initial}", fontsize="medium")
+    axes[0, 0].set_xlim(0, end)
     for ax in axes[-1]:
-        ax.set_xlabel("step" if picked.runs[0].budget["epoch_steps"] else "epoch")
+        ax.set_xlabel("step" if in_steps else "epoch")
+        _whole(ax)
     for ax in axes[:, 0]:
         ax.set_ylabel("part of the features")
     _legend_of_types(figure, labels)
@@ -218,7 +240,9 @@ def _recovery(found: Sequence[Runs]) -> Figure:
                 ax.plot([point[name][place] for point in history], color=str(shade), label=f"{percentile} %")
                 ax.axhline(true[name][place], color=str(shade), linestyle="--", linewidth=1)
         labels += _stack(column[4], [point["counts"] for point in history], 1)
+        column[4].set_xlim(0, len(history) - 1)
         column[4].set_xlabel("epoch")
+        _whole(column[4])
     for ax, name in zip(axes[:, 0], _RECOVERY, strict=True):
         ax.set_ylabel(name)
     axes[0, -1].legend(frameon=False, fontsize="small")
@@ -228,69 +252,98 @@ def _recovery(found: Sequence[Runs]) -> Figure:
 
 
 def _forecasting(picked: Picked) -> Iterable[Drawn]:
-    types = _types_by_model(picked)
-    if types:
-        recurrent = [one for one in picked.runs if one.cell["model"] in RECURRENT]
-        yield "forecasting-types", _draw_types(types), recurrent
+    recurrent = [one for one in picked.runs if one.cell["model"] in RECURRENT]
+    if recurrent:
+        yield "forecasting-types", _draw_types(recurrent), recurrent
     one = picked.get(dataset="WTH", horizon=48, model="RNN")
     if one is not None:
         yield "forecasting-patterns", _draw_patterns(one.lines[0]["details"]["first_layer"]), [one]
     counts = winning_counts([*rows_of_twins(picked, "mse"), *rows_of_twins(picked, "mae")])
     if counts:
-        yield "forecasting-wins", _draw_wins(counts), [one for one in picked.runs if one.cell["model"] in counts]
+        compared = [one for one in picked.runs if one.cell["model"] in counts]
+        yield "forecasting-wins", _draw_wins(picked, counts), compared
 
 
-def _draw_wins(counts: Mapping[str, Wins]) -> Figure:
-    figure, axes = _panels(1, 1, 3.8)
+def _draw_wins(picked: Picked, counts: Mapping[str, Wins]) -> Figure:
+    """Bars as long as the wins, in pale ones as long as the comparisons."""
+    figure, axes = _panels(1, 1, 5.2)
     ax = axes[0, 0]
-    models = [model for model in MODELS if model in counts]
-    places = np.arange(len(models))
-    theirs = [Wins(paper.WINS[model], 32) for model in models]
-    ours = [counts[model] for model in models]
+    compared = [
+        one.cell["dataset"]
+        for one in picked.runs
+        if find_twins(picked, one.cell["model"].removeprefix("Para"), **_place(one)) is not None
+    ]
+    theirs = {model: Wins(wins, 32) for model, wins in paper.WINS.items()}
     for found, shift, name, style in (
-        (theirs, -0.2, "paper", {"color": DARK}),
-        (ours, 0.2, "ours", {"color": LIGHT, "hatch": "//", "edgecolor": "white"}),
+        (theirs, -0.2, f"paper ({_listed(picked.all('dataset'))})", {"color": DARK}),
+        (counts, 0.2, f"ours ({_listed(compared)})", {"color": LIGHT, "hatch": "//", "edgecolor": "white"}),
     ):
-        bars = ax.bar(places + shift, [100 * one.wins / one.compared for one in found], 0.38, label=name, **style)
-        ax.bar_label(bars, [f"{one.wins}/{one.compared}" for one in found], fontsize="small")
-    ax.set_xticks(places, models)
-    ax.set_ylabel("won or tied against the twin, %")
-    ax.set_ylim(0, 119)
-    ax.legend(frameon=False, loc="upper left", ncols=2)
+        places = [MODELS.index(model) + shift for model in found]
+        ax.barh(places, [one.compared for one in found.values()], 0.36, color="0.92", edgecolor="0.75")
+        ax.barh(places, [one.wins for one in found.values()], 0.36, label=name, **style)
+        for place, one in zip(places, found.values(), strict=True):
+            ax.text(one.compared + 0.3, place, f"{one.wins} of {one.compared}", va="center", fontsize="small")
+    for place, model in enumerate(MODELS):
+        if model not in counts:
+            words = "not compared with its twin" if picked.get(model=model) else "not run"
+            ax.text(0.3, place + 0.2, words, va="center", fontsize="small", color="0.5")
+    ax.set_yticks(range(len(MODELS)), MODELS)
+    ax.set_ylim(len(MODELS) - 0.5, -0.5)
+    ax.set_xlim(0, 1.12 * max(one.compared for one in (*theirs.values(), *counts.values())))
+    ax.xaxis.set_major_locator(optional("matplotlib.ticker").MultipleLocator(8))
+    ax.set_xlabel("comparisons won or tied against the twin, by MSE and by MAE (pale: all)")
+    figure.legend(frameon=False, loc="outside upper center", ncols=2)
     return figure
 
 
-def _types_by_model(picked: Picked) -> dict[str, dict[str, dict[str, int]]]:
-    """Counts over data sets, horizons, layers and gates: by family of data and model."""
-    found: dict[str, dict[str, dict[str, int]]] = {}
-    for one in picked.runs:
-        if one.cell["model"] in RECURRENT:
-            family = "ETT" if one.cell["dataset"].startswith("ETT") else one.cell["dataset"]
-            counts = found.setdefault(family, {}).setdefault(one.cell["model"], {})
-            for line in one.lines:
-                for label, count in total(line["details"]["features"]).items():
-                    counts[label] = counts.get(label, 0) + count
-    return found
+def _place(one: Runs) -> dict[str, Any]:
+    return {name: one.cell[name] for name in ("dataset", "horizon")}
 
 
-def _draw_types(found: Mapping[str, Mapping[str, Mapping[str, int]]]) -> Figure:
-    figure, axes = _panels(1, len(found), 3.2, sharey=True)
-    labels = sorted({label for models in found.values() for counts in models.values() for label in counts}, key=_order)
-    for ax, (family, models) in zip(axes[0], found.items(), strict=True):
-        left = dict.fromkeys(models, 0.0)
-        for label in labels:
-            colour, hatch = TYPES.get(label, OTHER_TYPES)
-            for model, counts in models.items():
-                part = counts.get(label, 0) / sum(counts.values())
-                ax.barh(RECURRENT.index(model), part, left=left[model], color=colour, hatch=hatch, edgecolor="white")
-                left[model] += part
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(names))
+
+
+def _draw_types(found: Sequence[Runs]) -> Figure:
+    """Of the tables of ETT together, and of WTH."""
+    families = [[one for one in found if one.cell["dataset"].startswith(family)] for family in ("ETT", "WTH")]
+    families = [family for family in families if family]
+    figure, axes = _panels(1, len(families), 3.2, sharey=True)
+    labels: list[str] = []
+    for ax, family in zip(axes[0], families, strict=True):
+        datasets = _listed(one.cell["dataset"] for one in family)
+        for place, model in enumerate(RECURRENT):
+            runs = [one for one in family if one.cell["model"] == model]
+            if not runs:
+                ax.text(0.5, place, "not run", ha="center", va="center", color="0.5")
+                continue
+            labels += _bar_of_types(ax, place, runs)
+            own = _listed(one.cell["dataset"] for one in runs)
+            if own != datasets:
+                box = {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
+                ax.text(0.98, place, f"{own} alone", ha="right", va="center", fontsize="small", bbox=box)
         ax.set_yticks(range(len(RECURRENT)), RECURRENT)
         ax.set_ylim(len(RECURRENT) - 0.5, -0.5)
         ax.set_xlim(0, 1)
-        ax.set_title(family)
+        ax.set_title(datasets)
         ax.set_xlabel("part of the features")
     _legend_of_types(figure, labels)
     return figure
+
+
+def _bar_of_types(ax: Axes, place: int, found: Sequence[Runs]) -> list[str]:
+    """Parts of types over data sets, horizons, layers and gates, one after the other; the types that there are."""
+    counts: dict[str, int] = {}
+    for line in (line for one in found for line in one.lines):
+        for label, count in total(line["details"]["features"]).items():
+            counts[label] = counts.get(label, 0) + count
+    left = 0.0
+    for label in sorted(counts, key=_order):
+        colour, hatch = TYPES.get(label, OTHER_TYPES)
+        part = counts[label] / sum(counts.values())
+        ax.barh(place, part, left=left, color=colour, hatch=hatch, edgecolor="white")
+        left += part
+    return list(counts)
 
 
 def _draw_patterns(features: Sequence[Sequence[Any]]) -> Figure:
@@ -318,17 +371,18 @@ def _slowest_and_middle(features: Sequence[tuple[float, float]]) -> list[tuple[f
 
 
 def _stack(ax: Axes, history: Sequence[Mapping[str, int]], steps: int) -> list[str]:
-    """Parts of types over training, one on the other; the types that there are."""
+    """Parts of types over training, one on the other; the types that there are.
+
+    Each reading is drawn from the middle before it to the middle after, and so the last one is seen, too.
+    """
     labels = sorted({label for counts in history for label in counts}, key=_order)
-    held = [*history, history[-1]]  # each until the next, and the last as long as the others
-    x = steps * np.arange(len(held))
-    below = np.zeros(len(held))
+    x = steps * np.arange(len(history))
+    below = np.zeros(len(history))
     for label in labels:
-        above = below + [counts.get(label, 0) / sum(counts.values()) for counts in held]
+        above = below + [counts.get(label, 0) / sum(counts.values()) for counts in history]
         colour, hatch = TYPES.get(label, OTHER_TYPES)
-        ax.fill_between(x, below, above, step="post", facecolor=colour, hatch=hatch, edgecolor="white", linewidth=0)
+        ax.fill_between(x, below, above, step="mid", facecolor=colour, hatch=hatch, edgecolor="white", linewidth=0)
         below = above
-    ax.set_xlim(x[0], x[-1])
     ax.set_ylim(0, 1)
     return labels
 
@@ -369,6 +423,11 @@ def _plain_log(ax: Axes) -> None:
     ax.yaxis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
     ax.yaxis.set_major_formatter(ticker.FormatStrFormatter("%g"))
     ax.minorticks_off()
+
+
+def _whole(ax: Axes) -> None:
+    """Epochs and steps are whole numbers."""
+    ax.xaxis.set_major_locator(optional("matplotlib.ticker").MaxNLocator(5, steps=(1, 2, 5, 10), integer=True))
 
 
 def _not_run(ax: Axes) -> None:

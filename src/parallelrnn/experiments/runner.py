@@ -87,6 +87,7 @@ def run(
     if engine not in ENGINES:
         raise ExperimentError(f"engine is one of {', '.join(ENGINES)}, got {engine!r}")
     store = Store(folder)
+    store.check()
     known = {line["key"] for name in {job.experiment for job in jobs} for line in store.lines(name)}
     grid = Grid(jobs, workers, done={job.key: 0.0 for job in jobs if job.key in known})
     # What was begun comes first: a result that is there serves more than several halves.

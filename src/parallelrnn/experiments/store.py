@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import IO, Any
 
 from parallelrnn.experiments.experiment import ExperimentError, Job, Workspace
+from parallelrnn.files import write_text
 
 Line = dict[str, Any]
+_NEEDED = ("key", "experiment", "config", "seed", "metrics")
 
 
 class Store:
@@ -31,18 +33,26 @@ class Store:
         if not path.exists():
             return []
         found = []
-        for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(keepends=True), 1):
-            if not text.endswith("\n"):
+        for number, text in enumerate(path.read_bytes().splitlines(keepends=True), 1):
+            if not text.endswith(b"\n"):
                 break
-            try:
-                found.append(json.loads(text))
-            except json.JSONDecodeError as error:
-                raise ExperimentError(f"{path}, line {number}: no result ({error}); mend or remove the line") from error
+            if text.strip():
+                found.append(_result(text, f"{path}, line {number}"))
         return found
 
     def find(self, job: Job) -> Line | None:
         """The result of a job, if there is one."""
         return next((line for line in self.lines(job.experiment) if line["key"] == job.key), None)
+
+    def check(self) -> None:
+        """Whether results can be kept here, before hours are spent on them."""
+        if self.folder.exists() and not self.folder.is_dir():
+            raise ExperimentError(f"{self.folder} is a file; name a folder for results")
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            write_text(self.folder / ".can-write", "yes").unlink()
+        except OSError as error:
+            raise ExperimentError(f"results cannot be kept in {self.folder}: {error.strerror}") from error
 
     def append(self, line: Line) -> None:
         """Add a result; once this returns, it is on the disk."""
@@ -79,12 +89,23 @@ class Store:
                 yield False
                 return
             file.truncate(0)
-            print(os.getpid(), file=file, flush=True)  # for who wonders
+            print(f"{os.getpid()}\n{job}", file=file, flush=True)  # for who wonders
             try:
                 yield True
             finally:
                 if not self.is_begun(job) or self.find(job) is not None:
                     shutil.rmtree(directory, ignore_errors=True)
+
+
+def _result(text: bytes, place: str) -> Line:
+    try:
+        line = json.loads(text)
+    except ValueError as error:  # of the text or of its letters
+        raise ExperimentError(f"{place}: no result ({error}); mend or remove the line") from error
+    missing = [name for name in _NEEDED if not isinstance(line, dict) or name not in line]
+    if missing:
+        raise ExperimentError(f"{place}: a result without {', '.join(missing)}; mend or remove the line")
+    return dict(line)
 
 
 def _drop_what_was_cut_off(file: IO[bytes]) -> None:
