@@ -49,6 +49,17 @@ def test_dependencies_point_one_way() -> None:
     assert seen == set(ORDER) - {"files"}
 
 
+def test_experiments_know_neither_who_runs_nor_who_reads_them() -> None:
+    folder = SOURCE / "experiments"
+    for path in folder.glob("**/*.py"):
+        text = path.read_text()
+        inside = path.relative_to(folder).parts[0]
+        if inside != "reading":
+            assert "experiments.reading" not in text, f"{path} imports what reads results"
+        if inside.endswith(".py"):
+            assert "experiments.running" not in text, f"{path} imports what runs experiments"
+
+
 def test_importing_needs_torch_and_numpy_alone() -> None:
     others = (
         "scipy",

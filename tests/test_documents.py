@@ -15,9 +15,9 @@ import pytest
 import torch
 
 import parallelrnn
+from parallelrnn.experiments.reading.document import document, renew_claims
 from parallelrnn.experiments.registry import EXPERIMENTS
-from parallelrnn.experiments.store import Store
-from parallelrnn.experiments.tables import document, renew_claims
+from parallelrnn.experiments.running.store import Store
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 
 from parallelrnn.cli.app import app
 from parallelrnn.experiments.registry import EXPERIMENTS
-from parallelrnn.experiments.store import Store
+from parallelrnn.experiments.running.store import Store
 
 TINY = ["hidden_size=4", "length=8", "iterations=10", "decay_every=5", "epoch_steps=5", "test=10"]
 

@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich import box
@@ -16,11 +16,12 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
 from parallelrnn.cli.refusals import refusals
-from parallelrnn.experiments.engines import Event
 from parallelrnn.experiments.experiment import Experiment, ExperimentError, Workspace
+from parallelrnn.experiments.reading.picking import pick
 from parallelrnn.experiments.registry import EXPERIMENTS
-from parallelrnn.experiments.runner import Grid, run, seconds_of
-from parallelrnn.experiments.store import Store
+from parallelrnn.experiments.running.engines import Event
+from parallelrnn.experiments.running.runner import Grid, run, seconds_of
+from parallelrnn.experiments.running.store import Store
 from parallelrnn.experiments.training import progress_of
 from parallelrnn.files import write_text
 
@@ -111,11 +112,11 @@ def status(results: Results = Path("results")) -> None:
         for experiment in EXPERIMENTS.values():
             lines = store.lines(experiment.name)
             begun = sorted((results / ".checkpoints").glob(f"{experiment.name}-*/training.safetensors"))
-            cells = {_cell(line["config"], experiment) for line in lines}
+            picked = pick(experiment, lines)
             table.add_row(
                 experiment.name,
                 experiment.of.partition(":")[0],
-                f"{len(cells & _all_cells(experiment))} of {len(_all_cells(experiment))}",
+                f"{len(picked.runs)} of {len(picked.cells)}",
                 str(len(lines)),
                 str(len(begun)),
             )
@@ -202,21 +203,6 @@ def _time(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 100 else f"{minutes} min" if minutes < 100 else f"{seconds / 3600:.1f} h"
 
 
-def _cell(config: dict[str, Any], experiment: Experiment) -> str:
-    """The names of a cell, whatever its budget."""
-    return " ".join(str(config.get(name)) for name in _names(experiment))
-
-
-def _names(experiment: Experiment) -> list[str]:
-    """What tells the cells of an experiment apart."""
-    rows = [dataclasses.asdict(cell) for cell in experiment.cells()]
-    return [name for name in rows[0] if len({str(row[name]) for row in rows}) > 1]
-
-
-def _all_cells(experiment: Experiment) -> set[str]:
-    return {_cell(dataclasses.asdict(cell), experiment) for cell in experiment.cells()}
-
-
 @app.command()
 def tables(
     results: Results = Path("results"),
@@ -228,8 +214,8 @@ def tables(
 
     Example: parallelrnn reproduce tables --out results.md --figures figures
     """
-    from parallelrnn.experiments.figures import draw
-    from parallelrnn.experiments.tables import document, renew_claims
+    from parallelrnn.experiments.reading.document import document, renew_claims
+    from parallelrnn.experiments.reading.figures import draw
 
     with refusals():
         store = Store(results)

@@ -1,16 +1,18 @@
-"""The results as Markdown: for each experiment its tables, the paper's numbers beside ours, and how ours were made."""
+"""The tables of each experiment, the paper's numbers beside ours."""
 
 from __future__ import annotations
 
 import itertools
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from parallelrnn.experiments import paper
-from parallelrnn.experiments.claims import findings
-from parallelrnn.experiments.comparison import (
+from parallelrnn.experiments.feature_types import total
+from parallelrnn.experiments.forecasting import HORIZONS, NEIGHBOURS
+from parallelrnn.experiments.models import MODELS
+from parallelrnn.experiments.reading import paper
+from parallelrnn.experiments.reading.comparison import (
     SOLVED,
     find_twins,
     paired_difference,
@@ -19,101 +21,17 @@ from parallelrnn.experiments.comparison import (
     solved,
     winning_counts,
 )
-from parallelrnn.experiments.experiment import Experiment, ExperimentError
-from parallelrnn.experiments.feature_types import total
-from parallelrnn.experiments.forecasting import HORIZONS, NEIGHBOURS
-from parallelrnn.experiments.markdown import interval, number, spread, table, types
-from parallelrnn.experiments.models import MODELS
-from parallelrnn.experiments.picking import Picked, Runs, conditions, mean, pick
-from parallelrnn.experiments.registry import EXPERIMENTS
+from parallelrnn.experiments.reading.markdown import interval, number, spread, table, types
+from parallelrnn.experiments.reading.page import Page
+from parallelrnn.experiments.reading.picking import Picked, Runs, mean
+from parallelrnn.experiments.running.store import Line
 from parallelrnn.experiments.speed import PASSES, VANILLA
-from parallelrnn.experiments.store import Line
 from parallelrnn.experiments.tradeoff import BLOCK_SIZES
 
 NOT_RUN = "not run"
-HEAD = """# Results beside the paper's
-
-The paper is arXiv 2605.02692. Of each cell the runs of one budget are shown, the largest that both twins have. A number
-followed by ± is a mean over runs and their standard deviation; a difference followed by ± and pairs is a mean over
-seeds that both have, and half of its 95 % interval by Student's t. Budgets are those of our runs; where the
-experiment's own configuration, which has the paper's values as far as it gives them, asks for something else, that is
-in brackets.
-"""
 
 
-def document(lines: Mapping[str, Sequence[Line]], pictures: Mapping[str, Sequence[str]] | None = None) -> str:
-    """All experiments in the order of the paper, from their lines; `pictures` are addresses of their figures."""
-    sections = [
-        section(experiment, lines.get(name, ()), (pictures or {}).get(name, ()))
-        for name, experiment in EXPERIMENTS.items()
-    ]
-    return "\n".join([HEAD, "## Claims\n", claims(lines) + "\n", *sections])
-
-
-def claims(lines: Mapping[str, Sequence[Line]]) -> str:
-    """What the paper claims, its number, ours, the rule and a verdict, each in a row."""
-    picked = {name: pick(experiment, lines.get(name, ())) for name, experiment in EXPERIMENTS.items()}
-    rows = [
-        [found.text, found.claim.place, found.paper, found.ours, found.budget, found.rule, f"**{found.verdict}**"]
-        for found in findings(picked)
-    ]
-    return table(["claim", "where", "paper", "ours", "budget", "it holds if", "verdict"], rows)
-
-
-def renew_claims(page: str, lines: Mapping[str, Sequence[Line]]) -> str:
-    """A page with the table of claims between its two marks."""
-    begin, end = "<!-- claims -->", "<!-- /claims -->"
-    before, found, rest = page.partition(begin)
-    _, ended, after = rest.partition(end)
-    if not found or not ended:
-        raise ExperimentError(f"the page has no {begin} and {end} after it, between which the table of claims stands")
-    return f"{before}{begin}\n\n{claims(lines)}\n\n{end}{after}"
-
-
-def section(experiment: Experiment, lines: Sequence[Line], pictures: Sequence[str] = ()) -> str:
-    """One experiment: what the paper says of it, tables, figures, budgets and conditions."""
-    of, _, title = experiment.of.partition(": ")
-    claims = [f"- {claim.place}: {claim.text}." for claim in paper.CLAIMS[experiment.name].values()]
-    page = _Page(experiment, lines)
-    parts = [f"## {experiment.name}: {title}", f"{of} of the paper, whose text says:", "\n".join(claims)]
-    if not page.picked.runs:
-        return "\n\n".join([*parts, "Not run.", *page.left_out()]) + "\n"
-    parts += _TABLES[experiment.name](page)
-    parts += [f"![{experiment.name}]({address})" for address in pictures]
-    return "\n\n".join([*parts, *page.end()]) + "\n"
-
-
-class _Page:
-    """What is shown of an experiment, and the budgets that its tables speak of, numbered as they come."""
-
-    def __init__(self, experiment: Experiment, lines: Sequence[Line]) -> None:
-        self.name = experiment.name
-        self.picked = pick(experiment, lines)
-        self._budgets: list[str] = []
-
-    def budget(self, runs: Runs) -> str:
-        """The number of a budget, marked if most twins have another."""
-        words = runs.budget_in_words
-        if words not in self._budgets:
-            self._budgets.append(words)
-        return f"{self._budgets.index(words) + 1}{'†' if runs.apart else ''}"
-
-    def end(self) -> list[str]:
-        """Budgets, what is not shown, and conditions."""
-        parts = ["\n".join(f"- budget {number}: {words}" for number, words in enumerate(self._budgets, 1))]
-        if any(one.apart for one in self.picked.runs):
-            parts.append("† Run with another budget than most of its twins: not to be compared with them.")
-        lines = [line for one in self.picked.runs for line in one.lines]
-        return [part for part in parts if part] + [*self.left_out(), f"Conditions: {conditions(lines)}."]
-
-    def left_out(self) -> list[str]:
-        """A sentence on runs that no table shows, if there are some."""
-        found = (("other budgets", self.picked.other_budgets), ("other cells", self.picked.other_cells))
-        words = [f"{count} of {what}" for what, count in found if count]
-        return [f"Runs that are not shown: {', '.join(words)}."] if words else []
-
-
-def _tradeoff(page: _Page) -> list[str]:
+def _tradeoff(page: Page) -> list[str]:
     picked = page.picked
     kinds = list(itertools.product(picked.all("recurrent_scale"), picked.all("noise_variance")))
 
@@ -166,7 +84,7 @@ def _costs(found: Sequence[Runs]) -> list[list[str]]:
     return rows
 
 
-def _speed(page: _Page) -> list[str]:
+def _speed(page: Page) -> list[str]:
     one = page.picked.runs[0]
 
     def found(name: str, which: str, what: str) -> float:
@@ -200,7 +118,7 @@ def _speed(page: _Page) -> list[str]:
     ]
 
 
-def _forecasting(page: _Page) -> list[str]:
+def _forecasting(page: Page) -> list[str]:
     picked = page.picked
     rows = {metric: rows_of_twins(picked, metric) for metric in ("mse", "mae")}
     counts = winning_counts([*rows["mse"], *rows["mae"]])
@@ -257,7 +175,7 @@ def _forecast(picked: Picked, metric: str, model: str, **place: Any) -> str:
     return text
 
 
-def _cost(page: _Page, one: Runs | None) -> str:
+def _cost(page: Page, one: Runs | None) -> str:
     if one is None:
         return NOT_RUN
     model = one.cell["model"]
@@ -267,7 +185,7 @@ def _cost(page: _Page, one: Runs | None) -> str:
     return ", ".join(parts) + ("" if model in NEIGHBOURS else f" ({page.budget(one)})")
 
 
-def _classification(page: _Page) -> list[str]:
+def _classification(page: Page) -> list[str]:
     rows = []
     for cell in page.picked.cells:
         names = [cell[name] for name in ("dataset", "model") if name in cell]
@@ -280,7 +198,7 @@ def _classification(page: _Page) -> list[str]:
     return ["Test accuracy in percent.", table([*names, *columns], rows)]
 
 
-def _accuracy(page: _Page, one: Runs | None) -> list[str]:
+def _accuracy(page: Page, one: Runs | None) -> list[str]:
     if one is None:
         return [NOT_RUN]
     epochs = one.values("epochs")
@@ -294,7 +212,7 @@ def _accuracy(page: _Page, one: Runs | None) -> list[str]:
     ]
 
 
-def _feature_evolution(page: _Page) -> list[str]:
+def _feature_evolution(page: Page) -> list[str]:
     rows = []
     for cell in page.picked.cells:
         names = [cell["model"], cell["initial"]]
@@ -320,7 +238,7 @@ def _feature_evolution(page: _Page) -> list[str]:
     ]
 
 
-def _feature_recovery(page: _Page) -> list[str]:
+def _feature_recovery(page: Page) -> list[str]:
     rows = []
     for cell in page.picked.cells:
         names = [cell["truth"], cell["initial"]]
@@ -343,7 +261,7 @@ def _feature_recovery(page: _Page) -> list[str]:
     ]
 
 
-def _adding(page: _Page) -> list[str]:
+def _adding(page: Page) -> list[str]:
     rows = []
     for cell in page.picked.cells:
         names = [str(cell["length"]), cell["model"]]
@@ -374,7 +292,7 @@ def _adding(page: _Page) -> list[str]:
     ]
 
 
-def _end_of_row(page: _Page, one: Runs, line: Line) -> list[str]:
+def _end_of_row(page: Page, one: Runs, line: Line) -> list[str]:
     return [number(line["metrics"]["seconds"]), page.budget(one) + (f", seed {line['seed']}" if line["seed"] else "")]
 
 
@@ -389,7 +307,7 @@ def _low_from(line: Line) -> str:
     return f"epoch {first}" if steps is None else f"step {first * steps}"
 
 
-_TABLES: dict[str, Callable[[_Page], list[str]]] = {
+TABLES: dict[str, Callable[[Page], list[str]]] = {
     "tradeoff": _tradeoff,
     "speed": _speed,
     "forecasting": _forecasting,

@@ -10,7 +10,7 @@ from typing import Any
 from scipy import stats
 
 from parallelrnn.experiments.models import twin
-from parallelrnn.experiments.picking import Picked, Runs, deviation, mean
+from parallelrnn.experiments.reading.picking import Picked, Runs, deviation, mean
 
 REPLICATES = 3  # pairs that a difference takes to be called significant, or not
 SOLVED = 0.01  # the adding problem: a run is solved if its last test MSE is below; to guess the mean gives 0.167

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from parallelrnn.experiments.picking import deviation, mean
+from parallelrnn.experiments.reading.picking import deviation, mean
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

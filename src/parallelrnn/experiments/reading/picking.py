@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from parallelrnn.experiments.experiment import Experiment
-from parallelrnn.experiments.store import Line
+from parallelrnn.experiments.running.store import Line
 
 # What tells cells apart, in those experiments that have it; a length only where the paper has several.
 CELL = ("dataset", "horizon", "model", "block_size", "noise_variance", "recurrent_scale", "length", "initial", "truth")

@@ -8,9 +8,9 @@ from datetime import datetime, timezone
 import torch
 
 from parallelrnn.experiments.experiment import Job, OutOfTimeError, Workspace
-from parallelrnn.experiments.provenance import commits, machine
 from parallelrnn.experiments.registry import EXPERIMENTS
-from parallelrnn.experiments.store import Line
+from parallelrnn.experiments.running.provenance import commits, machine
+from parallelrnn.experiments.running.store import Line
 
 
 def perform(job: Job, workspace: Workspace, threads: int) -> Line | None:

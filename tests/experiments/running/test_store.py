@@ -10,13 +10,13 @@ import pytest
 
 from parallelrnn.experiments.adding import AddingConfig
 from parallelrnn.experiments.experiment import ExperimentError, Job
-from parallelrnn.experiments.store import Store
+from parallelrnn.experiments.running.store import Store
 
 JOB = Job("adding", AddingConfig("GRU"), 0)
 
 
 def line(number: int = 0) -> dict[str, object]:
-    return {**JOB.to_json(), "key": JOB.key, "number": number}
+    return {**JOB.to_json(), "key": JOB.key, "metrics": {}, "number": number}
 
 
 def test_what_is_kept_is_found(tmp_path: Path) -> None:

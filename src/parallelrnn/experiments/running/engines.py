@@ -17,8 +17,8 @@ from typing import Any
 
 from parallelrnn.datasets import DatasetError
 from parallelrnn.experiments.experiment import STOP, ExperimentError, Job, Workspace
-from parallelrnn.experiments.perform import perform
-from parallelrnn.experiments.store import Line, Store
+from parallelrnn.experiments.running.perform import perform
+from parallelrnn.experiments.running.store import Line, Store
 
 _TELL_EVERY = 0.5  # seconds
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from parallelrnn.experiments.engines import ENGINES, Event, Settings
 from parallelrnn.experiments.experiment import ExperimentError, Job
-from parallelrnn.experiments.store import Store
+from parallelrnn.experiments.running.engines import ENGINES, Event, Settings
+from parallelrnn.experiments.running.store import Store
 
 
 @dataclass

@@ -1,0 +1,1 @@
+"""From results to tables, verdicts and figures, beside what the paper reports."""

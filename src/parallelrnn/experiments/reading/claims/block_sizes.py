@@ -1,0 +1,133 @@
+"""What the trade-off of block sizes and their times say."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from parallelrnn.experiments.reading import paper
+from parallelrnn.experiments.reading.claims.verdict import DRAWN, Finding, Told
+from parallelrnn.experiments.reading.comparison import paired, paired_difference
+from parallelrnn.experiments.reading.picking import Picked, Runs, deviation, mean
+from parallelrnn.experiments.speed import VANILLA
+from parallelrnn.experiments.tradeoff import EDGE
+
+_DROP = 0.05  # of the error of block_size 1, what a substantial drop is at least
+_LEARNED = 0.8  # of the targets' variance, below which the best model has learned something
+_SPREADS = 5  # replicates that standard deviations are compared of
+_LINEAR = (0.75, 1.25)  # slopes of log time over log block_size
+_LINEAR_FROM = 8
+
+
+def tradeoff(name: str, picked: Picked) -> Iterator[Finding]:
+    """Errors by block size, for each noise and each scale of the recurrent weights."""
+    said = paper.CLAIMS[name]
+    for variance, scale in itertools.product((1.0, 5.0), (1.0, EDGE)):
+        kind = {"noise_variance": variance, "recurrent_scale": scale}
+        by_size = {size: one for size in paper.BLOCK_SIZES if (one := picked.get(block_size=size, **kind)) is not None}
+        about = f"noise variance {variance:g}, recurrent weights N(0, {'1' if scale == 1 else '1/128'})"
+        more = "" if variance == 1 else ", more noise"
+        sds = paper.TRADEOFF_SD[variance]
+        rest = max(sds[size] for size in paper.BLOCK_SIZES[1:])
+        rule = f"block_size 2 less 1 is significant, and {_DROP:.0%} of the MSE at 1 or more"
+        yield _if_learned(_drop(by_size), by_size, scale).of(said[f"drop{more}"], about, DRAWN, rule)
+        rule = "no block_size from 2 to 64 differs significantly from 128"
+        yield _if_learned(_level(by_size), by_size, scale).of(said[f"level{more}"], about, DRAWN, rule)
+        rule = f"the sd at 1 is the largest, of {_SPREADS} replicates that all have"
+        of_paper = f"sd {sds[1]:g}; others at most {rest:g}"
+        yield _if_learned(_spread(by_size), by_size, scale).of(said["spread"], about, of_paper, rule)
+
+
+def _drop(by_size: Mapping[int, Runs]) -> Told:
+    runs = paired(by_size.get(1), by_size.get(2))
+    found = paired_difference(by_size.get(2), by_size.get(1), "mse")
+    if runs is None or found is None:
+        return Told()
+    one, two = (mean(some.values("mse")) for some in runs)
+    holds = found.is_significant and -found.mean >= _DROP * one
+    return Told(f"{one:.3g} and {two:.3g}, difference {found}", holds if found.is_known else None, runs)
+
+
+def _level(by_size: Mapping[int, Runs]) -> Told:
+    """One that differs is enough to refute; it takes all to confirm."""
+    sizes = paper.BLOCK_SIZES[1:-1]
+    found = {size: paired_difference(by_size.get(size), by_size.get(128), "mse") for size in sizes}
+    there = {size: one for size, one in found.items() if one is not None}
+    if not there:
+        return Told()
+    largest = max(there, key=lambda size: abs(there[size].mean))
+    apart = [str(size) for size, one in there.items() if one.is_significant]
+    ours = f"{len(there)} of {len(sizes)} sizes; the largest difference to 128 is {there[largest]}, of {largest}"
+    ours += f"; significant: {', '.join(apart) or 'none'}"
+    whole = len(there) == len(sizes) and all(one.is_known for one in there.values())
+    holds = False if apart else True if whole else None
+    return Told(ours, holds, [by_size[size] for size in (*there, 128)])
+
+
+def _spread(by_size: Mapping[int, Runs]) -> Told:
+    there = [one for one in by_size.values() if not one.apart]
+    if not there:
+        return Told()
+    seeds = set.intersection(*(set(one.by_seed("mse")) for one in there))
+    sds = {one.cell["block_size"]: deviation([one.by_seed("mse")[seed] for seed in seeds]) for one in there}
+    known = {size: sd for size, sd in sds.items() if sd is not None and math.isfinite(sd)}
+    ours = f"{len(there)} of {len(paper.BLOCK_SIZES)} sizes on {len(seeds)} common seeds"
+    if known:
+        ours += "; sd " + ", ".join(f"{size}: {sd:.2g}" for size, sd in known.items())
+    whole = len(known) == len(paper.BLOCK_SIZES) and len(seeds) >= _SPREADS
+    return Told(ours, max(known, key=known.__getitem__) == 1 if whole else None, there)
+
+
+def _if_learned(told: Told, by_size: Mapping[int, Runs], scale: float) -> Told:
+    """As it is, unless even the best model hardly is better than the mean of the targets."""
+    errors = [(mean(one.values("mse")), mean(one.values("variance"))) for one in by_size.values() if _measured(one)]
+    if len(told.runs) < 2 or not errors:
+        return told
+    best, variance = min(errors, key=lambda one: one[0] / one[1])
+    if best < _LEARNED * variance:
+        return told
+    ours = f"{told.ours}; the best MSE is {best:.3g}, and the variance of the targets {variance:.3g}"
+    return Told(ours, None, told.runs, untold=scale == 1)
+
+
+def _measured(one: Runs) -> bool:
+    return bool(one.values("variance")) and math.isfinite(mean(one.values("mse")))
+
+
+def speed(name: str, picked: Picked) -> Iterator[Finding]:
+    """How times grow with block sizes."""
+    runs = picked.get()
+    low, high = _LINEAR
+    rule = f"log time over log block_size has a slope of {low} to {high} from {_LINEAR_FROM} on, on a machine at rest"
+    told = Told() if runs is None else _slope(runs)
+    yield told.of(paper.CLAIMS[name]["linear"], "", DRAWN, rule)
+
+
+def _slope(runs: Runs) -> Told:
+    """Of medians, averaged over runs."""
+    medians = {size: runs.values(f"{size} total median") for size in paper.BLOCK_SIZES}
+    times = {size: mean(some) for size, some in medians.items() if some}
+    ours = "median ms " + ", ".join(f"{size}: {time:.1f}" for size, time in times.items())
+    vanilla = runs.values(f"{VANILLA} total median")
+    if vanilla:
+        ours += f"; {VANILLA} {mean(vanilla):.1f}"
+    wide = {size: time for size, time in times.items() if size >= _LINEAR_FROM}
+    slopes = [_slope_of(some) for some in (times, wide)]
+    if slopes[0] is not None:
+        ours += f"; slope {slopes[0]:.2f}"
+    if slopes[1] is not None:
+        ours += f", from {_LINEAR_FROM} on {slopes[1]:.2f}"
+    disturbed = any(line["details"].get("disturbed") for line in runs.lines)
+    if disturbed:
+        ours += "; disturbed by other processes"
+    holds = None if disturbed or slopes[1] is None else _LINEAR[0] <= slopes[1] <= _LINEAR[1]
+    return Told(ours, holds, [runs])
+
+
+def _slope_of(times: Mapping[int, float]) -> float | None:
+    if len(times) < 3:
+        return None
+    return float(np.polyfit(np.log(list(times)), np.log(list(times.values())), 1)[0])

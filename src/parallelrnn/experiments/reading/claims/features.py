@@ -1,0 +1,73 @@
+"""What is said by features along the training: how they evolve, and whether true ones are found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from parallelrnn.experiments.feature_types import total
+from parallelrnn.experiments.reading import paper
+from parallelrnn.experiments.reading.claims.counts import LOW, listed, summed
+from parallelrnn.experiments.reading.claims.verdict import DRAWN, NOT_RUN, Finding, Told
+from parallelrnn.experiments.reading.picking import Picked, Runs, mean
+
+_OF_FIGURE_3 = LOW | {"R-4", "C-2"}
+_GAP = 0.05  # between percentiles, below which they are the same
+
+
+def evolution(name: str, picked: Picked) -> Iterator[Finding]:
+    """Which types there are along the training, and at its end."""
+    said, runs = paper.CLAIMS[name], picked.runs
+    whole = len(runs) == len(picked.cells)
+    histories = [[total(places) for places in line["details"]["features"]] for one in runs for line in one.lines]
+    last = summed(history[-1] for history in histories)
+    ever = summed(types for history in histories for types in history)
+    others = {label: count for label, count in ever.items() if label not in _OF_FIGURE_3}
+    ours = f"{listed(last)} at the end of {len(histories)} runs" if runs else NOT_RUN
+    seen = f"{listed(others) or 'none'} in {sum(map(len, histories))} readings" if runs else NOT_RUN
+    low = Told(ours, last.keys() <= LOW if whole else None, runs)
+    yield low.of(said["low"], "", DRAWN, "all features of all layers and gates are, at the end of every run")
+    waves = Told(ours, last.get("C-1", 0) > last.get("R-1", 0) if whole else None, runs)
+    yield waves.of(said["waves"], "", DRAWN, "there are more C-1 than R-1 at the end, over all runs")
+    none = Told(seen, not others if whole else None, runs)
+    yield none.of(said["others"], "", "none", "none in any reading of any layer or gate")
+
+
+def recovery(name: str, picked: Picked) -> Iterator[Finding]:
+    """Whether the true matrix and its features are found."""
+    said = paper.CLAIMS[name]
+    for truth in ("normal", "mixed"):
+        runs = [one for one in picked.runs if one.cell["truth"] == truth]
+        whole = len(runs) == sum(cell["truth"] == truth for cell in picked.cells)
+        about = "true matrix of normal entries" if truth == "normal" else "true features R-4 and C-2"
+        parts = {one.cell["initial"]: mean(one.values("distance")) / mean(one.values("first_distance")) for one in runs}
+        told = Told()
+        if runs:
+            ours = "distance after over before: " + ", ".join(f"{start} {part:.2f}" for start, part in parts.items())
+            told = Told(ours, all(part < 0.5 for part in parts.values()) if whole else None, runs)
+        rule = "the distance at the end is below half of that at the beginning, from each initialisation"
+        yield told.of(said["matrix"], about, DRAWN, rule)
+        if truth == "normal":
+            rule = f"the mean gap of five percentiles is halved, or below {_GAP}, from each initialisation"
+            yield _percentiles(runs, whole).of(said["percentiles"], about, DRAWN, rule)
+        last = summed(line["details"]["features"][-1]["counts"] for one in runs for line in one.lines)
+        told = Told(f"{listed(last)} at the end", last.keys() <= LOW if whole else None, runs) if runs else Told()
+        yield told.of(said["types"], about, DRAWN, "all features are R-1 or C-1 at the end")
+
+
+def _percentiles(runs: Sequence[Runs], whole: bool) -> Told:
+    """How far moduli and angles are from the true ones, before and after."""
+    words, near = [], []
+    for one in runs:
+        for what in ("modulus", "angle"):
+            before, after = (mean([_gap(line["details"], what, at) for line in one.lines]) for at in (0, -1))
+            words.append(f"{what} {one.cell['initial']} {before:.2f} to {after:.2f}")
+            near.append(after < max(before / 2, _GAP))
+    return Told("gap of " + ", ".join(words), all(near) if whole else None, runs) if runs else Told()
+
+
+def _gap(details: Mapping[str, Any], what: str, at: int) -> float:
+    """Between percentiles that were found at some epoch and the true ones, on average."""
+    return mean(
+        [abs(one - true) for one, true in zip(details["features"][at][what], details["true"][what], strict=True)]
+    )

@@ -1,0 +1,66 @@
+"""The results as Markdown: for each experiment its tables, the paper's numbers beside ours, and how ours were made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from parallelrnn.experiments.experiment import Experiment, ExperimentError
+from parallelrnn.experiments.reading import paper
+from parallelrnn.experiments.reading.claims import findings
+from parallelrnn.experiments.reading.markdown import table
+from parallelrnn.experiments.reading.page import Page
+from parallelrnn.experiments.reading.picking import pick
+from parallelrnn.experiments.reading.tables import TABLES
+from parallelrnn.experiments.registry import EXPERIMENTS
+from parallelrnn.experiments.running.store import Line
+
+HEAD = """# Results beside the paper's
+
+The paper is arXiv 2605.02692. Of each cell the runs of one budget are shown, the largest that both twins have. A number
+followed by ± is a mean over runs and their standard deviation; a difference followed by ± and pairs is a mean over
+seeds that both have, and half of its 95 % interval by Student's t. Budgets are those of our runs; where the
+experiment's own configuration, which has the paper's values as far as it gives them, asks for something else, that is
+in brackets.
+"""
+
+
+def document(lines: Mapping[str, Sequence[Line]], pictures: Mapping[str, Sequence[str]] | None = None) -> str:
+    """All experiments in the order of the paper, from their lines; `pictures` are addresses of their figures."""
+    sections = [
+        section(experiment, lines.get(name, ()), (pictures or {}).get(name, ()))
+        for name, experiment in EXPERIMENTS.items()
+    ]
+    return "\n".join([HEAD, "## Claims\n", claims(lines) + "\n", *sections])
+
+
+def claims(lines: Mapping[str, Sequence[Line]]) -> str:
+    """What the paper claims, its number, ours, the rule and a verdict, each in a row."""
+    picked = {name: pick(experiment, lines.get(name, ())) for name, experiment in EXPERIMENTS.items()}
+    rows = [
+        [found.text, found.claim.place, found.paper, found.ours, found.budget, found.rule, f"**{found.verdict}**"]
+        for found in findings(picked)
+    ]
+    return table(["claim", "where", "paper", "ours", "budget", "it holds if", "verdict"], rows)
+
+
+def renew_claims(page: str, lines: Mapping[str, Sequence[Line]]) -> str:
+    """A page with the table of claims between its two marks."""
+    begin, end = "<!-- claims -->", "<!-- /claims -->"
+    before, found, rest = page.partition(begin)
+    _, ended, after = rest.partition(end)
+    if not found or not ended:
+        raise ExperimentError(f"the page has no {begin} and {end} after it, between which the table of claims stands")
+    return f"{before}{begin}\n\n{claims(lines)}\n\n{end}{after}"
+
+
+def section(experiment: Experiment, lines: Sequence[Line], pictures: Sequence[str] = ()) -> str:
+    """One experiment: what the paper says of it, tables, figures, budgets and conditions."""
+    of, _, title = experiment.of.partition(": ")
+    claims = [f"- {claim.place}: {claim.text}." for claim in paper.CLAIMS[experiment.name].values()]
+    page = Page(experiment, lines)
+    parts = [f"## {experiment.name}: {title}", f"{of} of the paper, whose text says:", "\n".join(claims)]
+    if not page.picked.runs:
+        return "\n\n".join([*parts, "Not run.", *page.left_out()]) + "\n"
+    parts += TABLES[experiment.name](page)
+    parts += [f"![{experiment.name}]({address})" for address in pictures]
+    return "\n\n".join([*parts, *page.end()]) + "\n"

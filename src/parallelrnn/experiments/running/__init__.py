@@ -1,0 +1,1 @@
+"""From jobs to results: who runs them, how far they are, and where what they found is kept."""

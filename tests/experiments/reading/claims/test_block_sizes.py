@@ -1,0 +1,114 @@
+"""Verdicts on errors and times by block size follow their rules."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from parallelrnn.experiments.reading.claims.verdict import FAILS, HOLDS, NOT_RUN, SMALLER, UNKNOWN, UNTOLD
+from parallelrnn.experiments.running.store import Line
+from tests.experiments.reading.claims.findings import everything, found
+from tests.experiments.reading.lines import line
+
+SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
+
+
+def tradeoff(errors: dict[int, list[float]], variance: float = 100.0, **config: Any) -> list[Line]:
+    return [
+        line("tradeoff", {"mse": error, "variance": variance}, seed, block_size=size, **config)
+        for size, some in errors.items()
+        for seed, error in enumerate(some)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("twos", "verdict"),
+    [
+        ([1.0, 1.1, 1.2], HOLDS),
+        ([2.8, 3.1, 2.9], FAILS),  # an interval with zero in it
+        ([2.9, 3.0, 2.8], FAILS),  # significant: the same 0.1 on each seed, but no substantial drop
+        ([1.5, 1.6], UNKNOWN),  # two replicates are too few
+        ([1.0, 1.1, float("nan")], UNKNOWN),  # diverged
+        ([0.0, 2.9, 1.0], FAILS),  # more than two standard errors, but not by Student's t
+    ],
+)
+def test_a_drop_is_significant_and_substantial(twos: list[float], verdict: str) -> None:
+    lines = tradeoff({1: [3.0, 3.1, 2.9], 2: twos})
+    assert found("tradeoff", "drop", lines).verdict == verdict
+    assert found("tradeoff", "drop, more noise", lines).verdict == UNKNOWN
+
+
+def test_all_sizes_are_compared_with_128() -> None:
+    last = [1.0, 1.2, 1.1]
+    errors = {size: [1.02, 1.19, 1.1] for size in SIZES[1:]} | {128: last}
+    told = found("tradeoff", "level", tradeoff(errors))
+    assert told.verdict == HOLDS
+    far = errors | {16: [1.3, 1.5, 1.41]}
+    told = found("tradeoff", "level", tradeoff(far))
+    assert told.verdict == FAILS  # 2 is as 128 is, and 16 is not
+    assert "the largest difference to 128 is +0.303 ± 0.014 (3 pairs), of 16; significant: 16" in told.ours
+    assert found("tradeoff", "level", tradeoff({size: errors[size] for size in (2, 4, 128)})).verdict == UNKNOWN
+
+
+def test_errors_vary_most_at_one() -> None:
+    errors = {size: [1.0, 1.1, 1.2, 1.3, 1.4] for size in SIZES}
+    wide = errors | {1: [1.0, 2.0, 3.0, 4.0, 5.0]}
+    assert found("tradeoff", "spread", tradeoff(wide)).verdict == HOLDS
+    assert found("tradeoff", "spread", tradeoff(errors | {4: wide[1]})).verdict == FAILS
+    four = {size: some[:4] for size, some in wide.items()}
+    assert found("tradeoff", "spread", tradeoff(four)).verdict == UNKNOWN
+    seven = {size: some for size, some in wide.items() if size != 64}
+    assert found("tradeoff", "spread", tradeoff(seven)).verdict == UNKNOWN
+
+
+def test_nothing_is_told_by_data_that_cannot_be_learned() -> None:
+    errors = {size: [8.0 + size / 1000, 8.1, 8.2] for size in SIZES}
+    for claim in ("drop", "level"):
+        told = found("tradeoff", claim, tradeoff(errors, variance=10.0))
+        assert told.verdict == UNTOLD
+        assert "the variance of the targets 10" in told.ours
+        assert found("tradeoff", claim, tradeoff(errors, variance=10.5)).verdict != UNTOLD
+    calm = tradeoff(errors, variance=10.0, recurrent_scale=0.0884)  # was only trained too little
+    assert found("tradeoff", "drop", calm, "1/128").verdict == UNKNOWN
+
+
+def test_a_smaller_budget_is_told() -> None:
+    errors = {1: [3.0, 3.1, 2.9], 2: [1.0, 1.1, 1.2]}
+    told = found("tradeoff", "drop", tradeoff(errors, max_epochs=5))
+    assert told.verdict == HOLDS + SMALLER
+    assert "max_epochs 5 (not 40)" in told.budget
+    assert "3 replicates" in told.budget
+    assert found("tradeoff", "drop", tradeoff(errors, length=64)).verdict == HOLDS + SMALLER
+
+
+def speed(times: dict[int, float], disturbed: bool = False, seed: int = 0, **config: Any) -> Line:
+    metrics = {f"{size} total median": time for size, time in times.items()} | {"torch.nn.RNN total median": 9.0}
+    return line("speed", metrics, seed, details={"disturbed": disturbed}, **config)
+
+
+def test_speed() -> None:
+    linear = {size: max(size, 8.0) for size in SIZES}  # from 8 on
+    assert found("speed", "linear", [speed(linear)]).verdict == HOLDS
+    assert found("speed", "linear", [speed(dict.fromkeys(SIZES, 5.0))]).verdict == FAILS
+    assert found("speed", "linear", [speed({size: size**1.5 for size in SIZES})]).verdict == FAILS
+    assert found("speed", "linear", [speed(linear, disturbed=True)]).verdict == UNKNOWN
+    assert "slope 0.60, from 8 on 1.00" in found("speed", "linear", [speed(linear)]).ours
+
+
+def test_times_are_averaged_and_those_of_other_shapes_left_out() -> None:
+    lines = [speed({size: factor * size for size in SIZES}, seed=seed) for seed, factor in enumerate((1.0, 3.0))]
+    narrow = speed(dict.fromkeys(SIZES[:-1], 1.0), hidden_size=64)
+    told = found("speed", "linear", [narrow, *lines])
+    assert told.verdict == HOLDS
+    assert "1: 2.0, 2: 4.0" in told.ours
+    assert found("speed", "linear", [narrow]).ours == NOT_RUN
+    assert found("speed", "linear", [speed({1: 1.0, 8: 2.0})]).verdict == UNKNOWN  # sizes are missing
+
+
+def test_rules_and_verdicts_are_words_of_few_kinds() -> None:
+    verdicts = {"".join(pair) for pair in itertools.product((HOLDS, FAILS), ("", SMALLER))} | {UNKNOWN, UNTOLD}
+    lines = [*tradeoff({size: [1.0, 1.1, 1.2] for size in SIZES}, max_epochs=3), speed(dict.fromkeys(SIZES, 1.0))]
+    assert {one.verdict for one in everything(lines)} <= verdicts
+    assert all("|" not in one.rule + one.ours + one.text for one in everything(lines))
