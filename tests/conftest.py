@@ -14,6 +14,7 @@ os.environ.setdefault("TRITON_INTERPRET", "0" if torch.cuda.is_available() else 
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # a worker has a core of its own, and more threads would fight for it
     torch.set_num_threads(1)
+    os.environ["OMP_NUM_THREADS"] = "1"  # of the processes that tests start
 
 
 @pytest.fixture(autouse=True)

@@ -58,6 +58,7 @@ def test_mnist_is_read_and_split(small_mnist: dict[str, Bytes]) -> None:
 @pytest.mark.parametrize(
     "data",
     [b"", gzip.compress(b"")[:-3], b"<html>", gzip.compress(b"no IDX"), gzip.compress(b"\0\0\x08\x01\0\0\0\x05abcd")],
+    ids=["empty", "cut off", "no gzip", "no IDX", "too short"],  # compressed bytes hold the time
 )
 def test_a_damaged_idx_file_is_refused(data: bytes, tmp_path: Path) -> None:
     path = tmp_path / "train-images-idx3-ubyte.gz"

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from parallelrnn.experiments import adding
 from parallelrnn.experiments.experiment import ExperimentError, Job
@@ -72,6 +73,13 @@ def test_what_is_there_is_not_run_again(tmp_path: Path) -> None:
     again = run(tiny(replicates=3), tmp_path, engine="here")
     assert len(again.done) == 6
     assert len(Store(tmp_path).lines("adding")) == 6
+
+
+def test_threads_of_the_caller_are_left_alone(tmp_path: Path) -> None:
+    before = torch.get_num_threads()
+    run(tiny(("ParaGRU",), 1), tmp_path, engine="here", threads=before + 1)
+    assert torch.get_num_threads() == before
+    assert Store(tmp_path).lines("adding")[0]["machine"]["threads"] == before + 1
 
 
 def test_replicates_differ_and_repeat(tmp_path: Path) -> None:

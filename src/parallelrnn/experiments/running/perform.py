@@ -15,20 +15,24 @@ from parallelrnn.experiments.running.store import Line
 
 def perform(job: Job, workspace: Workspace, threads: int) -> Line | None:
     """Run a job, or go on with it; its result, or None if the time was used up before."""
-    torch.set_num_threads(threads)
     made_by = commits(workspace.directory)
     started = datetime.now(timezone.utc).isoformat(timespec="seconds")
     began = time.perf_counter()
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
     try:
         found = EXPERIMENTS[job.experiment].run(job.config, job.seed, workspace)
+        threads = torch.get_num_threads()  # a run that goes on keeps the number that it began with
     except OutOfTimeError:
         return None
+    finally:
+        torch.set_num_threads(before)
     return {
         **job.to_json(),
         "key": job.key,
         "commit": made_by[-1],
         "commits": made_by,
-        "machine": machine(torch.get_num_threads()),  # a run that goes on keeps the number that it began with
+        "machine": machine(threads),
         "started": started,
         "seconds": round(time.perf_counter() - began, 3),  # of this call; metrics hold those of all
         "metrics": found.metrics,
