@@ -236,6 +236,7 @@ def test_periods_come_back_as_periods_and_it_explains_itself() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.slow
 def test_it_runs_in_a_pipeline_a_grid_search_and_a_cross_validation() -> None:
     y = load_airline()
     windows = ExpandingWindowSplitter(initial_window=120, step_length=24, fh=range(1, 13))

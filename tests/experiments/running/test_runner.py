@@ -133,6 +133,7 @@ def test_nothing_random_is_run_once() -> None:
     assert epochs == {"naive": 40, "Forecaster": 40, "GRU": 2}, "what is changed for twins does not change neighbours"
 
 
+@pytest.mark.slow
 def test_processes_find_what_one_finds_and_survive_a_kill(tmp_path: Path) -> None:
     """Two workers; the first that begins is killed, and the same call again makes up for it."""
     long = tiny(("GRU", "ParaGRU"), 1, iterations="1500", decay_every="500", epoch_steps="250")
@@ -198,6 +199,7 @@ def test_a_signal_keeps_what_there_is(tmp_path: Path) -> None:
     """As of Ctrl-C: runs end at their next step, however long it is until the next checkpoint."""
     jobs = tiny(("ParaGRU",), 2, iterations="2000", decay_every="1000", epoch_steps="500")
     seen: list[str] = []
+    before = signal.getsignal(signal.SIGINT)
     timer = threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT))
     timer.start()
     grid = run(jobs, tmp_path, engine="here", threads=1, every=1e9, tell=lambda grid, event: seen.append(event.kind))
@@ -205,14 +207,14 @@ def test_a_signal_keeps_what_there_is(tmp_path: Path) -> None:
     assert seen == ["began", "paused"], "and the second is not begun"
     assert len(grid.done) == 0
     assert Store(tmp_path).is_begun(jobs[0])
-    before = signal.getsignal(signal.SIGINT)
-    assert before is signal.default_int_handler, "who calls has its own back"
+    assert signal.getsignal(signal.SIGINT) is before, "who calls has its own back"
     assert len(run(jobs[:1], tmp_path, engine="here", threads=1).done) == 1
     run(jobs[:1], tmp_path / "whole", engine="here", threads=1)
     one, two = (Store(one).lines("adding")[0] for one in (tmp_path, tmp_path / "whole"))
     assert comparable(one) == comparable(two)
 
 
+@pytest.mark.slow
 def test_ray_finds_what_one_process_finds(tmp_path: Path) -> None:
     pytest.importorskip("ray")
     jobs = tiny(("ParaGRU",), 2)
