@@ -17,30 +17,25 @@ from __future__ import annotations
 
 import argparse
 import json
-import random
-import time
-from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from parallelrnn import ParaRNN
-from parallelrnn.bench import conditions, gate, load
+from parallelrnn.bench import conditions, gate
 from parallelrnn.bench.cases import CASES
 from parallelrnn.bench.contenders import make_input
-from parallelrnn.bench.timing import MAX_FOREIGN, PAUSE, TRIES
+from parallelrnn.bench.turns import PASSES, Pass, measure_in_turns
 from parallelrnn.files import write_text
 from parallelrnn.theory.complexity import plot_complexity
 
 CASE = CASES["S1"]
 BLOCK_SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 VANILLA = "torch.nn.RNN"
-PASSES = ("forward", "backward", "total")
-Pass = tuple[float, float]  # seconds forward and backward
 
 
 def run(path: Path, threads: int, repetitions: int) -> None:
@@ -53,7 +48,7 @@ def run(path: Path, threads: int, repetitions: int) -> None:
         str(size): ParaRNN(CASE.input_size, CASE.hidden_size, block_size=size) for size in BLOCK_SIZES
     }
     layers[VANILLA] = nn.RNN(CASE.input_size, CASE.hidden_size)
-    rounds, busy = measure(layers, x, grad, repetitions)
+    rounds, busy = measure_in_turns(layers, x, grad, repetitions)
     found = {
         "conditions": asdict(conditions.current(threads)),
         "case": asdict(CASE),
@@ -62,41 +57,6 @@ def run(path: Path, threads: int, repetitions: int) -> None:
         "times": {name: quartiles([one[name] for one in rounds]) for name in layers},
     }
     write_text(path, json.dumps(found, indent=1) + "\n")
-
-
-def measure(
-    layers: Mapping[str, nn.Module], x: Tensor, grad: Tensor, repetitions: int
-) -> tuple[list[dict[str, Pass]], int]:
-    """The rounds, and how many of them were busy to the last; every layer runs once before, to warm up."""
-    order = random.Random(0)
-    names = list(layers)
-    rounds: list[dict[str, Pass]] = []
-    busy = 0
-    for name in names:
-        one_pass(layers[name], x, grad)
-    for _ in range(repetitions):
-        order.shuffle(names)
-        for _ in range(TRIES):
-            before = load.read()
-            taken = {name: one_pass(layers[name], x, grad) for name in names}
-            foreign = load.foreign(before, load.read())
-            quiet = foreign is None or foreign <= MAX_FOREIGN
-            if quiet:
-                break
-            time.sleep(PAUSE)
-        busy += not quiet
-        rounds.append(taken)
-    return rounds, busy
-
-
-def one_pass(layer: nn.Module, x: Tensor, grad: Tensor) -> Pass:
-    """Forward and backward of one training step."""
-    layer.zero_grad(set_to_none=True)
-    began = time.perf_counter()
-    output, _ = layer(x)
-    turned = time.perf_counter()
-    output.backward(grad)
-    return turned - began, time.perf_counter() - turned
 
 
 def quartiles(passes: list[Pass]) -> dict[str, list[float]]:

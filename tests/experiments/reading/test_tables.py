@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from parallelrnn.bench.turns import PASSES
 from parallelrnn.experiments.reading.document import section
 from parallelrnn.experiments.registry import EXPERIMENTS
-from parallelrnn.experiments.speed import PASSES, VANILLA
+from parallelrnn.experiments.speed import VANILLA
 from tests.experiments.reading.lines import forecast, line, tradeoff
 
 

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-Column = TypeVar("Column", str, int)
+from parallelrnn.experiments.models import MODELS
+from parallelrnn.experiments.tradeoff import BLOCK_SIZES
 
-MODELS = ("RNN", "ParaRNN", "LSTM", "ParaLSTM", "GRU", "ParaGRU", "BRT", "ParaBRT")
-BLOCK_SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
+Column = TypeVar("Column", str, int)
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,8 @@ SIZES = ("hidden_size", "num_layers", "d_model", "num_states", "transformer_laye
 # What is always told of a budget.
 TOLD = ("max_epochs", "iterations", "rounds", "train", "epoch_steps", "validation", "test")
 
+NOT_RUN = "not run"  # what is said of a cell without runs
+
 _Key = tuple[Any, ...]  # the values of a cell
 
 

@@ -8,6 +8,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from parallelrnn.bench.turns import PASSES
 from parallelrnn.experiments.feature_types import total
 from parallelrnn.experiments.forecasting import HORIZONS, NEIGHBOURS
 from parallelrnn.experiments.models import MODELS
@@ -23,12 +24,10 @@ from parallelrnn.experiments.reading.comparison import (
 )
 from parallelrnn.experiments.reading.markdown import interval, number, spread, table, types
 from parallelrnn.experiments.reading.page import Page
-from parallelrnn.experiments.reading.picking import Picked, Runs, mean
+from parallelrnn.experiments.reading.picking import NOT_RUN, Picked, Runs, mean
 from parallelrnn.experiments.running.store import Line
-from parallelrnn.experiments.speed import PASSES, VANILLA
+from parallelrnn.experiments.speed import VANILLA
 from parallelrnn.experiments.tradeoff import BLOCK_SIZES
-
-NOT_RUN = "not run"
 
 
 def _tradeoff(page: Page) -> list[str]:

@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from parallelrnn.bench.turns import PASSES
 from parallelrnn.experiments.running.store import Line
-from parallelrnn.experiments.speed import PASSES, VANILLA
+from parallelrnn.experiments.speed import VANILLA
 from tests.experiments.reading.figures.pictures import pictures
 from tests.experiments.reading.lines import line
 

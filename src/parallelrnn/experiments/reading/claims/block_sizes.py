@@ -13,7 +13,7 @@ from parallelrnn.experiments.reading.claims.verdict import DRAWN, Finding, Told
 from parallelrnn.experiments.reading.comparison import paired, paired_difference
 from parallelrnn.experiments.reading.picking import Picked, Runs, deviation, mean
 from parallelrnn.experiments.speed import VANILLA
-from parallelrnn.experiments.tradeoff import EDGE
+from parallelrnn.experiments.tradeoff import BLOCK_SIZES, EDGE
 
 _DROP = 0.05  # of the error of block_size 1, what a substantial drop is at least
 _LEARNED = 0.8  # of the targets' variance, below which the best model has learned something
@@ -27,11 +27,11 @@ def tradeoff(name: str, picked: Picked) -> Iterator[Finding]:
     said = paper.CLAIMS[name]
     for variance, scale in itertools.product((1.0, 5.0), (1.0, EDGE)):
         kind = {"noise_variance": variance, "recurrent_scale": scale}
-        by_size = {size: one for size in paper.BLOCK_SIZES if (one := picked.get(block_size=size, **kind)) is not None}
+        by_size = {size: one for size in BLOCK_SIZES if (one := picked.get(block_size=size, **kind)) is not None}
         about = f"noise variance {variance:g}, recurrent weights N(0, {'1' if scale == 1 else '1/128'})"
         more = "" if variance == 1 else ", more noise"
         sds = paper.TRADEOFF_SD[variance]
-        rest = max(sds[size] for size in paper.BLOCK_SIZES[1:])
+        rest = max(sds[size] for size in BLOCK_SIZES[1:])
         rule = f"block_size 2 less 1 is significant, and {_DROP:.0%} of the MSE at 1 or more"
         yield _if_learned(_drop(by_size), by_size, scale).of(said[f"drop{more}"], about, DRAWN, rule)
         rule = "no block_size from 2 to 64 differs significantly from 128"
@@ -53,7 +53,7 @@ def _drop(by_size: Mapping[int, Runs]) -> Told:
 
 def _level(by_size: Mapping[int, Runs]) -> Told:
     """One that differs is enough to refute; it takes all to confirm."""
-    sizes = paper.BLOCK_SIZES[1:-1]
+    sizes = BLOCK_SIZES[1:-1]
     found = {size: paired_difference(by_size.get(size), by_size.get(128), "mse") for size in sizes}
     there = {size: one for size, one in found.items() if one is not None}
     if not there:
@@ -74,10 +74,10 @@ def _spread(by_size: Mapping[int, Runs]) -> Told:
     seeds = set.intersection(*(set(one.by_seed("mse")) for one in there))
     sds = {one.cell["block_size"]: deviation([one.by_seed("mse")[seed] for seed in seeds]) for one in there}
     known = {size: sd for size, sd in sds.items() if sd is not None and math.isfinite(sd)}
-    ours = f"{len(there)} of {len(paper.BLOCK_SIZES)} sizes on {len(seeds)} common seeds"
+    ours = f"{len(there)} of {len(BLOCK_SIZES)} sizes on {len(seeds)} common seeds"
     if known:
         ours += "; sd " + ", ".join(f"{size}: {sd:.2g}" for size, sd in known.items())
-    whole = len(known) == len(paper.BLOCK_SIZES) and len(seeds) >= _SPREADS
+    whole = len(known) == len(BLOCK_SIZES) and len(seeds) >= _SPREADS
     return Told(ours, max(known, key=known.__getitem__) == 1 if whole else None, there)
 
 
@@ -108,7 +108,7 @@ def speed(name: str, picked: Picked) -> Iterator[Finding]:
 
 def _slope(runs: Runs) -> Told:
     """Of medians, averaged over runs."""
-    medians = {size: runs.values(f"{size} total median") for size in paper.BLOCK_SIZES}
+    medians = {size: runs.values(f"{size} total median") for size in BLOCK_SIZES}
     times = {size: mean(some) for size, some in medians.items() if some}
     ours = "median ms " + ", ".join(f"{size}: {time:.1f}" for size, time in times.items())
     vanilla = runs.values(f"{VANILLA} total median")

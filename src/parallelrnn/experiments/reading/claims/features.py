@@ -8,8 +8,8 @@ from typing import Any
 from parallelrnn.experiments.feature_types import total
 from parallelrnn.experiments.reading import paper
 from parallelrnn.experiments.reading.claims.counts import LOW, listed, summed
-from parallelrnn.experiments.reading.claims.verdict import DRAWN, NOT_RUN, Finding, Told
-from parallelrnn.experiments.reading.picking import Picked, Runs, mean
+from parallelrnn.experiments.reading.claims.verdict import DRAWN, Finding, Told
+from parallelrnn.experiments.reading.picking import NOT_RUN, Picked, Runs, mean
 
 _OF_FIGURE_3 = LOW | {"R-4", "C-2"}
 _GAP = 0.05  # between percentiles, below which they are the same

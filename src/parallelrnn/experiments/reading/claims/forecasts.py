@@ -9,9 +9,9 @@ from parallelrnn.experiments.feature_types import total
 from parallelrnn.experiments.models import twin
 from parallelrnn.experiments.reading import paper
 from parallelrnn.experiments.reading.claims.counts import LOW, listed, summed
-from parallelrnn.experiments.reading.claims.verdict import DRAWN, NOT_RUN, Finding, Told
+from parallelrnn.experiments.reading.claims.verdict import DRAWN, Finding, Told
 from parallelrnn.experiments.reading.comparison import REPLICATES, Twins, find_twins, rows_of_twins, winning_counts
-from parallelrnn.experiments.reading.picking import Picked, Runs, mean
+from parallelrnn.experiments.reading.picking import NOT_RUN, Picked, Runs, mean
 
 _LOSS = 1.02  # times the twin's error, on the geometric mean
 _GAINS = 20  # comparisons, of which one may seem better by chance

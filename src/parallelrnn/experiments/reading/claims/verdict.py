@@ -12,12 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from parallelrnn.experiments.reading import paper
-from parallelrnn.experiments.reading.picking import Runs
+from parallelrnn.experiments.reading.picking import NOT_RUN, Runs
 
 HOLDS, FAILS, UNKNOWN = "holds", "does not hold", "not yet known"
 UNTOLD = "cannot be told: the data as described cannot be learned"
 SMALLER = " at this budget"
-NOT_RUN = "not run"
 DRAWN = "drawn only"
 
 

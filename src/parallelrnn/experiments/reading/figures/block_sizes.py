@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from parallelrnn.experiments.reading import paper
+from parallelrnn.bench.turns import PASSES
 from parallelrnn.experiments.reading.figures.parts import DARK, LIGHT, MIDDLE, Drawn, panels, replicates
 from parallelrnn.experiments.reading.picking import Picked, Runs, deviation, mean
-from parallelrnn.experiments.speed import PASSES, VANILLA
+from parallelrnn.experiments.speed import VANILLA
+from parallelrnn.experiments.tradeoff import BLOCK_SIZES
 from parallelrnn.interpret.optional import optional
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def tradeoff(picked: Picked) -> Iterable[Drawn]:
 
 def speed(picked: Picked) -> Iterable[Drawn]:
     """A line for each pass."""
-    one, sizes = picked.runs[0], paper.BLOCK_SIZES
+    one, sizes = picked.runs[0], BLOCK_SIZES
     figure, axes = panels(1, 1, 4.5)
     ax = axes[0, 0]
     for which, colour, style in zip(PASSES, (DARK, MIDDLE, LIGHT), ("o-", "^-.", "s--"), strict=True):
