@@ -11,8 +11,8 @@ import torch
 from utilsforecast.losses import mae, mse, quantile_loss
 
 from parallelrnn import Forecaster
+from parallelrnn.arguments import OptionError
 from parallelrnn.estimators import training
-from parallelrnn.estimators.arguments import OptionError
 from parallelrnn.estimators.checkpoint import FILE, CheckpointError
 from parallelrnn.estimators.forecasting.panel import Series
 from parallelrnn.estimators.forecasting.sequences import Batch, CovariateScale, Profile, Sequences

@@ -15,7 +15,7 @@ from neuralforecast.auto import BaseAuto
 from neuralforecast.common import _model_checks
 from neuralforecast.common._base_auto import RayOptions
 
-from parallelrnn.estimators.arguments import OptionError
+from parallelrnn.arguments import OptionError
 from parallelrnn.estimators.model_files import ModelFileError
 from parallelrnn.integrations.neuralforecast import ParaGRU, ParaLSTM, ParaModel, ParaRNN
 

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 import typer
 from rich.console import Console
 
+from parallelrnn.arguments import OptionError
 from parallelrnn.bench import BenchError
-from parallelrnn.estimators.arguments import OptionError
 from parallelrnn.estimators.model_files import ModelFileError
 from parallelrnn.estimators.training import TrainingError
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from parallelrnn.datasets.arguments import whole_number
+from parallelrnn.arguments import whole_number
 from parallelrnn.datasets.examples import Examples, Splits, TrainingSplits
 
 Array = NDArray[np.float32]

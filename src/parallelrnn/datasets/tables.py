@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from parallelrnn.datasets.arguments import whole_number
+from parallelrnn.arguments import whole_number
 from parallelrnn.datasets.sources import DatasetError, Source, locate
 
 Times = NDArray[np.datetime64]

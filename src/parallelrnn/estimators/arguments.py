@@ -6,18 +6,7 @@ from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any
 
-
-class OptionError(ValueError):
-    """An argument that is not one of those that there can be."""
-
-
-def whole_number(name: str, value: Any, least: int) -> int:
-    """A whole number that is large enough, of any kind."""
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise TypeError(f"{name} should be a whole number, got {value!r}")
-    if value < least:
-        raise OptionError(f"{name} should be at least {least}, got {value}")
-    return int(value)
+from parallelrnn.arguments import OptionError
 
 
 def check_one_of(name: str, value: Any, known: Sequence[Any]) -> None:

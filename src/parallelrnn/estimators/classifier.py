@@ -16,7 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 from torch import Tensor
 
-from parallelrnn.estimators.arguments import OptionError
+from parallelrnn.arguments import OptionError
 from parallelrnn.estimators.losses import cross_entropy
 from parallelrnn.estimators.sequences.base import SequenceEstimator
 from parallelrnn.estimators.sequences.learned import TargetScale

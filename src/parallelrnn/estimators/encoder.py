@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from parallelrnn.estimators.arguments import OptionError
+from parallelrnn.arguments import OptionError
 from parallelrnn.estimators.transformer import TransformerEncoder
 from parallelrnn.nn import ParaGRU, ParaLSTM, ParaRNN
 from parallelrnn.nn.initialize import waves_

@@ -13,7 +13,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import torch
 from torch import Tensor, nn
 
-from parallelrnn.estimators.arguments import OptionError
+from parallelrnn.arguments import OptionError
 
 Loss = Callable[[Tensor, Tensor, Tensor], Tensor]  # of what a network gives, the target, and the weight of that
 ModuleT = TypeVar("ModuleT", bound=nn.Module)

@@ -18,7 +18,8 @@ try:
     from neuralforecast.core import MODEL_FILENAME_DICT
     from neuralforecast.losses.pytorch import MAE
 
-    from parallelrnn.estimators.arguments import check_blocks, check_one_of, whole_number
+    from parallelrnn.arguments import whole_number
+    from parallelrnn.estimators.arguments import check_blocks, check_one_of
     from parallelrnn.estimators.forecasting.explanation import Explanation, memory_of
     from parallelrnn.estimators.forecasting.network import DECODERS, Architecture, Network
     from parallelrnn.estimators.forecasting.sequences import Batch

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from parallelrnn.estimators.arguments import OptionError
+from parallelrnn.arguments import OptionError
 from parallelrnn.estimators.forecasting.fitted import Fitted, View
 from parallelrnn.estimators.forecasting.frames import Forecast
 from parallelrnn.estimators.forecasting.intervals import Calibration

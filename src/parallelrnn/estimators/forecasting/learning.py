@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
-from parallelrnn.estimators.arguments import whole_number
+from parallelrnn.arguments import whole_number
 from parallelrnn.estimators.checkpoint import Checkpoint, train
 from parallelrnn.estimators.forecasting.cycles import calendar_periods
 from parallelrnn.estimators.forecasting.fitted import Fitted

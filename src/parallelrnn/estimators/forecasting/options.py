@@ -9,14 +9,8 @@ from dataclasses import KW_ONLY, dataclass
 from numbers import Real
 from typing import Any
 
-from parallelrnn.estimators.arguments import (
-    OptionError,
-    check_blocks,
-    check_one_of,
-    check_training,
-    epoch_limits,
-    whole_number,
-)
+from parallelrnn.arguments import OptionError, whole_number
+from parallelrnn.estimators.arguments import check_blocks, check_one_of, check_training, epoch_limits
 from parallelrnn.estimators.encoder import CELLS
 from parallelrnn.estimators.forecasting.gaps import MISSING
 from parallelrnn.estimators.forecasting.network import DECODERS, NORMALIZATIONS

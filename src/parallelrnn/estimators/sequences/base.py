@@ -15,14 +15,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from parallelrnn.estimators.arguments import (
-    OptionError,
-    check_blocks,
-    check_one_of,
-    check_training,
-    epoch_limits,
-    whole_number,
-)
+from parallelrnn.arguments import OptionError, whole_number
+from parallelrnn.estimators.arguments import check_blocks, check_one_of, check_training, epoch_limits
 from parallelrnn.estimators.checkpoint import Checkpoint, fingerprint, train
 from parallelrnn.estimators.encoder import CELLS
 from parallelrnn.estimators.sequences import store
