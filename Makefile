@@ -1,6 +1,8 @@
 # make demo    set up .venv, forecast the sunspots and write a page about it
 # make test    set up .venv and lint, type-check and test
 # make setup   set up .venv and no more
+# make docs    set up .venv and build the documentation as a site, build/site/index.html
+# make dist    build what is published, dist/, and check it
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -8,7 +10,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 
 # Two targets at once would install into the environment that the other is using.
 .NOTPARALLEL:
-.PHONY: setup demo test test-all lint clean
+.PHONY: setup demo test test-all lint docs dist clean
 
 setup: .venv/.installed-demo
 
@@ -27,6 +29,14 @@ lint: .venv/.installed-test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+docs: .venv/.installed-docs
+	$(BIN)/mkdocs build --strict --quiet
+
+dist: .venv/.installed-test
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
+	$(BIN)/python -m twine check --strict dist/*
+
 # A stamp is written only after everything is installed, and is older than the files that say what to install once these
 # change. So a second run installs nothing, and a run that was cut off is made up for.
 KERNELS := setup.py $(wildcard src/parallelrnn/kernels/csrc/*.[ch])
@@ -35,11 +45,16 @@ KERNELS := setup.py $(wildcard src/parallelrnn/kernels/csrc/*.[ch])
 	$(INSTALL) --editable '.[demo]'
 	touch $@
 
-# The test extra holds the demo's: from nothing, one installation, and one compilation of the kernels, does for both.
+.venv/.installed-docs: pyproject.toml constraints.txt $(KERNELS)
+	$(PYTHON) -m venv .venv
+	$(INSTALL) --editable '.[docs]'
+	touch $@
+
+# The test extra holds the others: from nothing, one installation, and one compilation of the kernels, does for all.
 .venv/.installed-test: pyproject.toml constraints.txt $(KERNELS)
 	$(PYTHON) -m venv .venv
 	$(INSTALL) --editable '.[test]'
-	touch .venv/.installed-demo $@
+	touch .venv/.installed-demo .venv/.installed-docs $@
 
 clean:
 	rm -rf .venv build dist src/*.egg-info src/parallelrnn/kernels/csrc/*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis

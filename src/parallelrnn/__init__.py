@@ -28,6 +28,8 @@ from parallelrnn.nn import (
 if TYPE_CHECKING:
     from parallelrnn.estimators import Forecaster, SequenceClassifier, SequenceRegressor
 
+    __version__: str
+
 __all__ = [
     "BlockRecurrentTransformer",
     "FeatureTracker",
@@ -54,7 +56,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Estimators need more than torch and numpy, so they are imported when they are asked for."""
+    """Estimators need more than torch and numpy, so they are imported when they are asked for; so is the version."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("parallelrnn")
     if name in ("Forecaster", "SequenceClassifier", "SequenceRegressor"):
         from parallelrnn import estimators
 
