@@ -1,10 +1,18 @@
 from __future__ import annotations
 
+import os
+import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from parallelrnn.files import write_text
+from parallelrnn import files
+from parallelrnn.files import check_writable, write_text
+
+
+def names(directory: Path) -> set[str]:
+    return {file.name for file in directory.iterdir()}
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
@@ -30,3 +38,76 @@ def test_what_goes_wrong_leaves_the_old_file_and_no_other(tmp_path: Path, monkey
 def test_a_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"cannot write page.html: there is no directory .*nowhere"):
         write_text(tmp_path / "nowhere" / "page.html", "")
+
+
+def test_a_file_and_its_name_are_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """First what is in it, then its name, and then the directory that holds the name."""
+    done: list[str] = []
+    sync, replace = os.fsync, Path.replace
+
+    def noted_sync(handle: int) -> None:
+        done.append("directory" if os.path.isdir(f"/proc/self/fd/{handle}") else "file")
+        sync(handle)
+
+    def noted_replace(self: Path, target: Path) -> Path:
+        done.append("name")
+        return replace(self, target)
+
+    monkeypatch.setattr(os, "fsync", noted_sync)
+    monkeypatch.setattr(Path, "replace", noted_replace)
+    write_text(tmp_path / "page.html", "text")
+    assert done == ["file", "name", "directory"]
+
+
+def test_what_killed_processes_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
+    left = ("page.html.0123456789ab.part", "page.html.4711.part")
+    others = ("page.html.part", "page.0123456789ab.html.part", "page.html.xyz.part", "pagexhtml.0123456789ab.part")
+    for name in left + others:
+        (tmp_path / name).touch()
+    write_text(tmp_path / "page.html", "text")
+    assert names(tmp_path) == {"page.html", *others}
+
+
+def test_what_is_being_written_is_left_alone(tmp_path: Path) -> None:
+    """Who writes it holds a lock, which goes with it when it is killed."""
+    path = tmp_path / "page.html"
+    with files._open_beside(path):
+        write_text(path, "mine")
+        assert len(names(tmp_path)) == 2
+    files.sweep(tmp_path, re.escape(path.name))
+    assert names(tmp_path) == {"page.html"}
+
+
+def test_many_may_write_the_same_file_at_once(tmp_path: Path) -> None:
+    texts = [f"{number} " * 10_000 for number in range(40)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda text: write_text(tmp_path / "page.html", text), texts))
+    assert (tmp_path / "page.html").read_text() in texts
+    assert names(tmp_path) == {"page.html"}
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    target = write_text(tmp_path / "elsewhere" / "page.html", "old")
+    link = tmp_path / "page.html"
+    link.symlink_to(target)
+    write_text(link, "new")
+    assert link.is_symlink()
+    assert target.read_text() == "new"
+    assert names(tmp_path / "elsewhere") == {"page.html"}
+
+
+def test_errors_name_the_file_that_was_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "taken").mkdir()
+    with pytest.raises(IsADirectoryError) as raised:
+        write_text(tmp_path / "taken", "text")
+    assert raised.value.filename == str(tmp_path / "taken")
+    assert names(tmp_path) == {"taken"}
+
+
+def test_to_see_whether_one_can_write_leaves_nothing(tmp_path: Path) -> None:
+    check_writable(tmp_path / "a" / "b")
+    assert not names(tmp_path / "a" / "b")
+    (tmp_path / "file").touch()
+    with pytest.raises(NotADirectoryError):
+        check_writable(tmp_path / "file" / "c")

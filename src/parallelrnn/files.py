@@ -2,8 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
+import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
+
+try:
+    import fcntl
+except ImportError:  # of Unix; what needs it does without it elsewhere
+    fcntl = None  # type: ignore[assignment]
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_PART = r"\.[0-9a-f]+\.part"  # what the name of a file that is being written ends in
 
 
 def write_text(path: str | Path, text: str) -> Path:
@@ -12,18 +27,121 @@ def write_text(path: str | Path, text: str) -> Path:
 
 
 def write_bytes(path: str | Path, data: bytes) -> Path:
-    """Write a file beside and rename it: whoever reads it, and whenever this is cut off, finds a whole one."""
+    """Write a file beside and rename it: whoever reads it, and whenever this is cut off, finds a whole one.
+
+    Once this returns, it is on the disk. What killed processes left beside it is removed.
+    """
     path = Path(path)
     if not path.parent.is_dir():
         raise FileNotFoundError(f"cannot write {path.name}: there is no directory {path.parent}; make it first")
-    beside = path.with_name(f"{path.name}.{os.getpid()}.part")
+    with named_in_errors(path):
+        if path.exists() and not (path.is_file() or path.is_dir()):  # a device or a pipe: nothing to put in its place
+            path.write_bytes(data)
+        else:
+            _replace(Path(os.path.realpath(path)), data)  # a link stays one
+    return path
+
+
+@contextmanager
+def named_in_errors(path: Path) -> Iterator[None]:
+    """Errors of the system name this file: those of a full disk name none, and others the one beside it."""
     try:
-        with beside.open("wb") as file:
+        yield
+    except OSError as error:
+        if error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def sentence(error: OSError) -> str:
+    """What the system says about a file, and what to do, without the system's numbers."""
+    if not error.strerror or error.filename is None:
+        return str(error)
+    path = error.filename if error.filename2 is None else error.filename2
+    to_do = "make room there, or give another path" if error.errno in _FULL else "give another path"
+    return f"{path}: {error.strerror.lower()}; {to_do}"
+
+
+def check_writable(directory: Path) -> None:
+    """Make a directory and write into it, to know that one can before hours are spent on what is to be kept there."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with named_in_errors(directory), tempfile.TemporaryFile(dir=directory) as file:  # which has no name to be left
+        file.write(b"yes")
+        file.flush()
+
+
+def sweep(directory: Path, names: str) -> None:
+    """Remove what killed processes left of writing files with such names, a regular expression.
+
+    Who writes holds a lock on the file, and the system takes it from who is killed.
+    """
+    if fcntl is None:
+        return
+    for left in os.listdir(directory):
+        if re.fullmatch(names + _PART, left):
+            with suppress(OSError), (directory / left).open("r+b") as file:  # it is another's, or gone already
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                (directory / left).unlink()
+
+
+def settle(directory: Path) -> None:
+    """Put the names of files in a directory on the disk: what was renamed is not there for good before that."""
+    if os.name == "nt":
+        return  # which has no way to ask for it
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a file system that has no such thing
+            raise
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def one_at_a_time(directory: Path) -> Iterator[None]:
+    """For who changes several files of a directory: others that want to wait until the block ends.
+
+    Where the system knows no locks, nobody waits.
+    """
+    if fcntl is None:
+        yield
+        return
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # a network file system that locks no directories
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)  # and with it goes the lock
+
+
+def _replace(path: Path, data: bytes) -> None:
+    sweep(path.parent, re.escape(path.name))  # before, since it may make the room that is needed
+    file = _open_beside(path)
+    beside = Path(file.name)
+    try:
+        with file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        beside.replace(path)
+            if os.name == "nt":
+                file.close()  # it renames no open file
+            beside.replace(path)  # while it is locked, so that nobody sweeps it away
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
-    return path
+    settle(path.parent)
+
+
+def _open_beside(path: Path) -> IO[bytes]:
+    """A new file with a name that no other process or thread uses, locked while it is open."""
+    while True:
+        file = path.with_name(f"{path.name}.{uuid.uuid4().hex[:12]}.part").open("xb")
+        if fcntl is None:
+            return file
+        with suppress(OSError):  # a network file system without locks, where nobody sweeps either
+            fcntl.flock(file, fcntl.LOCK_EX)
+        if os.path.exists(file.name):
+            return file
+        file.close()  # somebody swept it away before it was locked

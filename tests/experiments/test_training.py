@@ -116,7 +116,7 @@ def test_a_broken_checkpoint_is_refused(tmp_path: Path) -> None:
     assert progress_of(Workspace(tmp_path)) is not None
     (file,) = tmp_path.iterdir()
     file.write_bytes(file.read_bytes()[:-100])
-    with pytest.raises(ExperimentError, match=r"no whole checkpoint.*remove it to start anew"):
+    with pytest.raises(ExperimentError, match=r"is not what was written.*remove it to start anew"):
         Training(network(), task(), LONG, Workspace(tmp_path)).run()
 
 

@@ -57,6 +57,8 @@ class VechCoefficients(NamedTuple):
 def vech(matrices: ArrayLike) -> Array:
     """The lower triangles of symmetric matrices (..., n, n), column by column: (..., m).
 
+    Examples
+    --------
     >>> vech([[1, 2], [2, 3]]).tolist()
     [1.0, 2.0, 3.0]
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
+import sys
 import time
 from collections.abc import Sequence
 from itertools import chain
@@ -21,6 +22,7 @@ from parallelrnn.estimators import Forecaster
 from parallelrnn.estimators.checkpoint import FILE as TRAINING_FILE
 from parallelrnn.estimators.forecasting.evaluation import evaluate as score
 from parallelrnn.estimators.forecasting.tables import as_frame
+from parallelrnn.interpret.text import printable
 
 Data = Annotated[Path, typer.Argument(help="A CSV or Parquet file of one series or many.", show_default=False)]
 Model = Annotated[Path, typer.Argument(help="A directory that `fit` wrote.", show_default=False)]
@@ -130,7 +132,8 @@ def forecast(
     if as_json:
         typer.echo(found.to_json(orient="records", date_format="iso"))
     elif out is None:
-        typer.echo(found.to_csv(index=False), nl=False)
+        text = found.to_csv(index=False)
+        typer.echo(printable(text, keep="\n\t") if sys.stdout.isatty() else text, nl=False, color=True)
     else:
         Console(highlight=False).print(f"{len(found)} rows are in {out}", markup=False)
 
@@ -263,5 +266,5 @@ def _only(table: pd.DataFrame, used: Sequence[str], data: Path) -> pd.DataFrame:
         )
     left = [str(name) for name in table.columns if name not in used]
     if left:
-        note(f"not used: {', '.join(left)}")
+        note(f"not used: {', '.join(map(printable, left))}")
     return table[list(used)]

@@ -13,13 +13,17 @@ from rich.console import Console
 from parallelrnn.arguments import OptionError
 from parallelrnn.bench import BenchError
 from parallelrnn.estimators.model_files import ModelFileError
+from parallelrnn.estimators.out_of_memory import is_out_of_memory
 from parallelrnn.estimators.training import TrainingError
+from parallelrnn.files import sentence
+from parallelrnn.interpret.text import printable
 
 # The first that an error is an instance of counts.
 STATUS: dict[type[Exception], int] = {
     BenchError: 1,
     ModelFileError: 4,
     TrainingError: 5,
+    MemoryError: 6,
     OptionError: 2,  # as of options that are not there
     ValueError: 3,  # of these four, what was given is to blame
     TypeError: 3,
@@ -49,16 +53,20 @@ def refusals(kinds: tuple[type[Exception], ...] = tuple(STATUS)) -> Iterator[Non
     """End with the message of a refusal, which says what to do; errors of other kinds are ours and keep a traceback."""
     try:
         yield
-    except kinds as error:
+    except Exception as error:
+        kind = MemoryError if is_out_of_memory(error) else type(error)
+        if not issubclass(kind, (MemoryError, *kinds)):
+            raise
         _say(_in_words_of_the_command(error), "red")
-        raise typer.Exit(next(status for kind, status in STATUS.items() if isinstance(error, kind))) from None
+        raise typer.Exit(next(status for one, status in STATUS.items() if issubclass(kind, one))) from None
 
 
 def _in_words_of_the_command(error: Exception) -> str:
     """What an error says, with options where it speaks of arguments, and without the numbers of the system."""
+    if is_out_of_memory(error):
+        return f"memory was used up ({str(error) or type(error).__name__}); give less at once, or close other programs"
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
-        path = error.filename if error.filename2 is None else error.filename2
-        return f"{path}: {error.strerror.lower()}; give another path"
+        return sentence(error)
     text = str(error)
     for pattern, option in _OPTIONS.items():
         text = re.sub(pattern, option, text)
@@ -84,4 +92,5 @@ def note(text: str) -> None:
 
 
 def _say(text: str, style: str) -> None:
+    text = printable(text, keep="\n\t")  # names of columns and of series come from files
     Console(stderr=True, highlight=False).print(text, style=style, markup=False, soft_wrap=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -27,16 +28,26 @@ def read_table(path: Path, ids: str | None = None) -> pd.DataFrame:
     kind = path.suffix.lower()
     try:
         if kind in (".parquet", ".pq"):
-            return pd.read_parquet(path)
+            return _read_parquet(path)
         if kind in (".csv", ".txt", ".gz", ".tsv"):
             return _read_csv(path, _IDS if ids is None else (ids,))
     except ImportError as error:
         raise TableError(_NO_PYARROW.format("reading", path.name)) from error
     except UnicodeDecodeError as error:
         raise TableError(f"{path} is not written in UTF-8 ({error.reason}); save it as UTF-8") from error
-    except (ValueError, OSError) as error:
-        raise TableError(f"{path} cannot be read: {error}") from error
+    except Exception as error:  # of pandas, of pyarrow, or of what unpacks: all of them are about the file
+        raise TableError(f"{path} cannot be read: {str(error) or type(error).__name__}") from error
     raise TableError(f"{path} is neither CSV nor Parquet by its name; expected .csv, .tsv, .csv.gz or .parquet")
+
+
+def _read_parquet(path: Path) -> pd.DataFrame:
+    """A table whose texts are texts: they are decoded when they are used, and that is too late to say which file."""
+    pyarrow = import_module("pyarrow")
+    frame = pd.read_parquet(path)
+    for name in frame.columns:
+        if pd.api.types.is_string_dtype(frame[name]):
+            pyarrow.array(frame[name]).validate(full=True)
+    return frame
 
 
 def _read_csv(path: Path, ids: Sequence[str]) -> pd.DataFrame:

@@ -52,6 +52,7 @@ SOURCES = {
 
 VALIDATION = 3_000
 SEED = 0
+_MEMORY = 1 << 28  # bytes to unpack with; the strongest setting of xz takes a quarter of it
 _RECORD = 1 + 3 * 32 * 32  # a label, then the red, the green and the blue plane, row by row
 
 
@@ -77,7 +78,7 @@ def _records(path: Path) -> NDArray[np.uint8]:
     try:
         data = path.read_bytes()
         if path.suffix == ".xz":
-            data = lzma.decompress(data)
+            data = lzma.decompress(data, memlimit=_MEMORY)
     except lzma.LZMAError as error:
         raise DatasetError(f"{path} cannot be unpacked ({error}); replace it by a whole one") from error
     records = np.frombuffer(data, np.uint8)

@@ -25,6 +25,7 @@ SOURCES = {name: Source(f"mnist/{name}", sha256, _ADDRESS + name) for name, sha2
 
 VALIDATION = 3_000
 SEED = 0
+_MOST_AXES = 3  # of these files: images, rows, columns
 
 
 def load_mnist() -> Splits:
@@ -52,8 +53,9 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
     except (OSError, EOFError, zlib.error) as error:
         raise DatasetError(f"{path} cannot be unpacked ({error}); replace it by the published one") from error
     rank = data[3] if data[:3] == b"\0\0\x08" and len(data) > 3 else 0  # 8 stands for bytes
-    shape = tuple(int(size) for size in np.frombuffer(data[4 : 4 + 4 * rank], ">u4"))
-    if not rank or len(data) != 4 + 4 * rank + prod(shape):
+    sizes = data[4 : 4 + 4 * rank]
+    shape = tuple(int(size) for size in np.frombuffer(sizes[: len(sizes) // 4 * 4], ">u4"))
+    if not 0 < rank == len(shape) <= _MOST_AXES or not 0 < prod(shape) == len(data) - 4 - 4 * rank:
         raise DatasetError(
             f"{path} is no IDX file of bytes: expected a header and as many bytes as its shape {shape} says, got "
             f"{len(data)} bytes in all; replace it by the published one"

@@ -20,6 +20,8 @@ from pathlib import Path
 
 from parallelrnn.files import write_bytes
 
+_LONGEST = 1 << 31  # bytes of an unpacked file; the longest, of EigenWorms, holds 14 million numbers
+
 
 class DatasetError(RuntimeError):
     """A data file is missing or is not what it should be; the message says which file to put where."""
@@ -169,14 +171,22 @@ def _read_member(archive: Path, member: str) -> bytes | None:
         with zipfile.ZipFile(archive) as opened:
             for name in opened.namelist():
                 if name.rpartition("/")[2] == member:
-                    return opened.read(name)
+                    _check_length(member, opened.getinfo(name).file_size)
+                    return opened.read(name)  # and no more than that
         return None
     with tarfile.open(archive) as tar:
         for entry in tar:
             if entry.isfile() and entry.name.rpartition("/")[2] == member:
+                _check_length(member, entry.size)
                 file = tar.extractfile(entry)
                 return file.read() if file else None
     return None
+
+
+def _check_length(member: str, length: int) -> None:
+    """A few packed bytes can say that they are any number."""
+    if length > _LONGEST:
+        raise ValueError(f"{member} would have {length} bytes unpacked, and no file of a data set has above {_LONGEST}")
 
 
 def _is_right(path: Path, sha256: str | None) -> bool:

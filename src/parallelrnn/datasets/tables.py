@@ -149,7 +149,7 @@ def read_table(path: Path) -> tuple[tuple[str, ...], list[int], Times, NDArray[n
     The first column holds times, the others finite numbers. Blank lines, and what follows a `#`, are passed over.
     """
     lines, times, values = [], [], []
-    with path.open(encoding="utf-8-sig") as file:
+    with path.open(encoding="utf-8-sig", errors="replace") as file:  # what is no UTF-8 is no number and no time either
         header = file.readline().strip().split(",")
         if header[0] != "date" or len(header) < 2:
             raise ValueError(f"expected a first line that begins with 'date,', got {','.join(header)[:80]!r}")

@@ -110,7 +110,7 @@ def _part(path: Path, name: str) -> tuple[Array, list[str]]:
 
 
 def _part_of_copy(path: Path, part: str) -> tuple[Array, list[str]]:
-    with np.load(path) as arrays:
+    with np.load(path, allow_pickle=False) as arrays:
         inputs, labels = (arrays[f"{array}_{part.lower()}"] for array in "Xy")
         return inputs.astype(np.float32), [str(label) for label in labels]
 

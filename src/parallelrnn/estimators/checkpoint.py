@@ -8,20 +8,20 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import safetensors
 import torch
 from numpy.typing import NDArray
-from safetensors.torch import load as load_tensors
-from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
+from parallelrnn.estimators.processes import done_by_first, is_first
 from parallelrnn.estimators.progress import progress_bar
+from parallelrnn.estimators.sealed_tensors import SealError, read_sealed, write_sealed
 from parallelrnn.estimators.training import ModuleT, Progress, Trainer
-from parallelrnn.files import write_bytes
+from parallelrnn.files import check_writable, sweep
 
 FILE = "training.safetensors"
 
@@ -72,6 +72,8 @@ class Checkpoint:
     def clear(self) -> None:
         """Forget what an earlier training left."""
         (self.directory / FILE).unlink(missing_ok=True)
+        if self.directory.is_dir():
+            sweep(self.directory, re.escape(FILE))
 
     def save(self, trainer: Trainer[Any]) -> None:
         """Keep the state of a training after an epoch."""
@@ -84,41 +86,50 @@ class Checkpoint:
             "progress": json.dumps(dataclasses.asdict(trainer.progress)),
             "rates": json.dumps(rates),
         }
-        write_bytes(self.directory / FILE, save_tensors(tensors, metadata=words))
+        write_sealed(self.directory / FILE, tensors, words)
 
     def restore(self, trainer: Trainer[Any]) -> None:
         """Go on where a training was cut off; from the beginning if there is nothing to go on with."""
         file = self.directory / FILE
-        if not file.exists():
+        kept = done_by_first(self._read)  # others may be where there is no such directory
+        if kept is None:
             return
-        try:
-            with safetensors.safe_open(file, framework="pt") as opened:
-                words = opened.metadata() or {}
-            tensors = load_tensors(file.read_bytes())
-        except safetensors.SafetensorError as error:
-            raise CheckpointError(f"{file} is no whole checkpoint: {error}; remove it to start anew") from error
+        words, tensors = kept
         if words.get("of") != self.of:
             raise CheckpointError(
                 f"{file} is of a training with other data or other arguments; give it another directory, or remove it "
                 "to start anew"
             )
-        trainer.best = unpack(tensors, trainer.network, trainer.optimizer)
-        for group, rate in zip(trainer.optimizer.param_groups, json.loads(words["rates"]), strict=True):
-            group["lr"] = rate
-        trainer.random.set_state(tensors["random.order"])
-        trainer.progress = Progress(**json.loads(words["progress"]))
+        try:
+            trainer.best = unpack(tensors, trainer.network, trainer.optimizer)
+            for group, rate in zip(trainer.optimizer.param_groups, json.loads(words["rates"]), strict=True):
+                group["lr"] = rate
+            trainer.random.set_state(tensors["random.order"])
+            trainer.progress = Progress(**json.loads(words["progress"]))
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            raise CheckpointError(f"{file} does not fit this release: {error}; remove it to start anew") from error
+
+    def _read(self) -> tuple[dict[str, str], dict[str, Tensor]] | None:
+        file = self.directory / FILE
+        if not file.exists():
+            return None
+        try:
+            return read_sealed(file)
+        except SealError as error:
+            raise CheckpointError(f"{error}; remove it to start anew") from error
 
 
 def train(trainer: Trainer[ModuleT], progress: bool | None, checkpoint: Checkpoint | None) -> ModuleT:
     """Run a training with a progress bar, or go on with one that was kept, and keep it after every epoch."""
     if checkpoint is not None:
+        done_by_first(lambda: check_writable(checkpoint.directory))
         checkpoint.restore(trainer)
-    with progress_bar(progress) as watch:
+    with progress_bar(progress if is_first() else False) as watch:
 
         def after_epoch(trainer: Trainer[ModuleT]) -> None:
             watch(trainer)
             if checkpoint is not None:
-                checkpoint.save(trainer)
+                done_by_first(lambda: checkpoint.save(trainer))
 
         return trainer.run(after_epoch)
 

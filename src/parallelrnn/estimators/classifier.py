@@ -112,6 +112,15 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):  # type: ignore[mi
 
     def _see(self, seen: dict[str, Any]) -> None:
         super()._see(seen)
-        self.classes_ = np.array(seen["classes"], dtype=seen["kind"])
+        self.classes_ = _as_kind(seen["classes"], seen["kind"])
         if len(self.classes_) != self._known().network.made_of.outputs:
             raise ValueError("its words and its tensors do not agree about classes")
+
+
+def _as_kind(classes: list[Any], kind: str) -> NDArray[Any]:
+    """Classes that were saved, as they were; of a kind that takes no more memory than they do."""
+    wanted = np.dtype(kind)
+    longest = max((len(str(one)) for one in classes), default=0)
+    if wanted.kind not in "biufUSOM" or wanted.itemsize > max(16, 4 * longest):
+        raise ValueError(f"its classes cannot be of the kind {kind!r}")
+    return np.array(classes, dtype=wanted)

@@ -47,7 +47,9 @@ def make_encoder(
     if polar:
         longest = max(4.0, steps / segment)
         count = hidden_size // 2
-        periods = torch.logspace(math.log10(_SHORTEST), math.log10(longest), count, dtype=torch.float64).tolist()
+        periods = torch.logspace(
+            math.log10(_SHORTEST), math.log10(longest), count, dtype=torch.float64, device="cpu"
+        ).tolist()
         waves_(layer, periods, [max(1.0, _HALF_LIFE / segment)] * count)
     return layer
 
@@ -61,10 +63,12 @@ def check_encoder(made_of: Any, name: str, tensors: dict[str, Tensor]) -> dict[s
         rows, inputs = tensors[f"{name}.weight_ih_l0"].shape
         last = f"{name}.weight_ih_l{made_of.num_layers - 1}"
     gates = {"lstm": 4, "gru": 3}.get(made_of.cell, 1)
+    # A tensor without numbers takes no room in a file, whatever its shape says.
     return {
-        "hidden_size": rows == gates * made_of.hidden_size,
-        "inputs": inputs == made_of.inputs,
-        "num_layers": last in tensors,
+        "cell": made_of.cell in CELLS,
+        "hidden_size": 0 < rows == gates * made_of.hidden_size,
+        "inputs": 0 < inputs == made_of.inputs,
+        "num_layers": last in tensors and made_of.num_layers <= len(tensors),
     }
 
 

@@ -25,6 +25,7 @@ from parallelrnn.estimators.forecasting.panel import Columns, Panel, TableError
 from parallelrnn.estimators.forecasting.parts import parts_of
 from parallelrnn.estimators.forecasting.plots import plot_forecast
 from parallelrnn.estimators.forecasting.tables import as_frame, read_panel
+from parallelrnn.estimators.processes import is_first
 from parallelrnn.nn import WaveDecoder
 
 if TYPE_CHECKING:
@@ -228,11 +229,15 @@ class Forecaster(Options):
 
     def report(self, path: str | Path, title: str = "What this forecast is made of", futr_df: Any = None) -> Path:
         """Write a page about the forecast and its cycles, for a browser; give back its path."""
+        if not is_first():
+            return Path(path)
         return write_page(path, self._view(None, futr_df), self.explain(futr_df), title)
 
     def save(self, path: str | Path) -> Path:
-        """Write what was learned into a directory, as JSON and safetensors."""
+        """Write what was learned into a directory, as JSON and safetensors; of several processes, by the first."""
         fitted = self._known()
+        if not is_first():
+            return Path(path)
         return store.save(path, self.arguments(), str(self._backend), fitted)
 
     @classmethod

@@ -6,7 +6,7 @@ import copy
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -14,10 +14,12 @@ import torch
 from torch import Tensor, nn
 
 from parallelrnn.arguments import OptionError
+from parallelrnn.estimators import processes
 
 Loss = Callable[[Tensor, Tensor, Tensor], Tensor]  # of what a network gives, the target, and the weight of that
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 TOGETHER = 2048  # examples that go through a network at once where nothing is learned
+_COMPARED = 64  # examples, by which processes see that they have the same data
 
 
 class Batch(Protocol):
@@ -90,22 +92,33 @@ def own_randomness(seed: int, accelerator: str) -> Iterator[None]:
 
 
 def make_fabric(accelerator: str, devices: int, precision: str) -> Any:
-    """What runs the training, launched."""
+    """What runs the training, launched; for several devices, in as many processes."""
     from lightning_fabric import Fabric  # slow to import, and only training needs it
 
+    nodes = processes.nodes_of(devices)
     try:
-        fabric = Fabric(accelerator=accelerator, devices=devices, precision=precision)  # type: ignore[arg-type]
+        fabric = Fabric(
+            accelerator=accelerator,
+            strategy=processes.strategy_of(devices * nodes),
+            devices=devices,
+            num_nodes=nodes,
+            precision=precision,  # type: ignore[arg-type]
+        )
     except (ValueError, RuntimeError, ImportError) as error:
         raise OptionError(
             f"accelerator={accelerator!r}, devices={devices} and precision={precision!r} cannot be had here: {error} "
             "What runs everywhere is accelerator='cpu' and precision='32-true'."
         ) from error
-    fabric.launch()
+    processes.join(fabric)
     return fabric
 
 
 class Trainer(Generic[ModuleT]):
-    """Trains a network on some examples and keeps the weights that are best on others."""
+    """Trains a network on some examples and keeps the weights that are best on others.
+
+    Where several processes train together, each sees its part of every batch and of the validation. Their gradients and
+    errors are added up, so that all of them take the steps, and stop, as one process would that sees everything.
+    """
 
     def __init__(
         self,
@@ -121,10 +134,13 @@ class Trainer(Generic[ModuleT]):
     ) -> None:
         self.recipe, self.source = recipe, source
         self._training, self._validation, self._loss = training, validation, loss
-        self._fabric, self._together = fabric, together
+        self._fabric, self._together, self._seed = fabric, together, seed
         self.network = network
         self.optimizer = torch.optim.Adam(network.parameters(), lr=recipe.learning_rate)
-        self._module, self._optimizer = fabric.setup(network, self.optimizer)
+        if self._among_others:
+            self._check_shares()
+        with processes.told_of_losses() if self._among_others else nullcontext():
+            self._module, self._optimizer = fabric.setup(network, self.optimizer)
         self.random = torch.Generator().manual_seed(seed)
         self.progress = Progress()
         self.best = copy.deepcopy(network.state_dict())
@@ -153,7 +169,7 @@ class Trainer(Generic[ModuleT]):
             for group in self.optimizer.param_groups:
                 group["lr"] *= self.recipe.decay
             progress.epoch += 1
-            progress.seconds += time.perf_counter() - began
+            progress.seconds += self._slowest(time.perf_counter() - began)
             progress.history.append({"training": trained, "validation": judged})
             after_epoch(self)
         self.network.load_state_dict(self.best)
@@ -173,27 +189,82 @@ class Trainer(Generic[ModuleT]):
         self.network.eval()
         total = count = 0.0
         for rows in self._mine(self._validation).split(self._together):
+            if not len(rows):  # fewer examples than processes
+                continue
             batch = self._batch(rows)
             weight = float(batch.weight.sum())
-            total += float(self._loss(self._module(batch), batch.target, batch.weight)) * weight
+            total += float(self._loss(self._module(batch), batch.target, batch.weight)) * max(1.0, weight)
             count += weight
-        if self._fabric.world_size > 1:
-            total, count = self._fabric.all_reduce(torch.tensor([total, count]), reduce_op="sum").tolist()
+        if self._among_others:
+            both = torch.tensor([total, count], dtype=torch.float64, device=self._fabric.device)
+            total, count = processes.combine(both).tolist()
         return total / max(1.0, count)
 
     def _epoch(self) -> float:
         self._module.train()
+        if self._among_others:
+            self._draw_apart()
         total = torch.zeros((), device=self._fabric.device)
         for rows in self._batches():
             batch = self._batch(self._mine(rows))
-            loss = self._loss(self._module(batch), batch.target, batch.weight)
-            self._optimizer.zero_grad()
-            self._fabric.backward(loss)
+            # What a process finds by itself is not averaged by Fabric: parts of a batch may count differently.
+            with self._fabric.no_backward_sync(self._module) if self._among_others else nullcontext():
+                loss = self._loss(self._module(batch), batch.target, batch.weight)
+                self._optimizer.zero_grad()
+                self._fabric.backward(loss)
+            loss = loss.detach()
+            if self._among_others:
+                loss = self._of_whole_batch(loss, batch.weight.sum())
             if self.recipe.gradient_clip:
                 self._fabric.clip_gradients(self._module, self._optimizer, max_norm=self.recipe.gradient_clip)
             self._optimizer.step()
-            total += loss.detach()
+            total += loss
         return float(total) / self.steps
+
+    @property
+    def _among_others(self) -> bool:
+        """Whether other processes train the same network."""
+        return bool(self._fabric.world_size > 1)
+
+    def _check_shares(self) -> None:
+        """Whether there is something for every process to do, and all have the same examples."""
+        size, count = min(self.recipe.batch_size, len(self._training)), self._fabric.world_size
+        if size < count:
+            raise OptionError(
+                f"a batch of {size} cannot be shared by {count} processes; use a larger batch_size, or fewer devices"
+            )
+        batch = self.source.batch(self._training[:: max(1, len(self._training) // _COMPARED)])
+        with torch.no_grad():
+            output = self.network.eval()(batch)
+        seen = torch.cat([one.detach().double().flatten() for one in (output, batch.target, batch.weight)])
+        processes.check_same(
+            [self._seed % (1 << 62), len(self._training), len(self._validation)], seen, self._fabric.device
+        )
+
+    def _draw_apart(self) -> None:
+        """Dropout of its own in each process and epoch; a training that goes on needs no other generator's state."""
+        seed = self._seed + 1 + self.progress.epoch * self._fabric.world_size + self._fabric.global_rank
+        generator = torch.default_generator if self._fabric.device.type == "cpu" else torch
+        generator.manual_seed(seed % (1 << 62))
+
+    def _of_whole_batch(self, loss: Tensor, weight: Tensor) -> Tensor:
+        """The loss of a whole batch, and its gradient, from those of the parts: means, each over its own weight."""
+        counted = weight.clamp(min=1)  # as in the losses
+        grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.network.parameters()]
+        flat = torch.cat([(one * counted).flatten() for one in (*grads, loss)] + [weight.view(1)])
+        processes.combine(flat)
+        flat /= flat[-1].clamp(min=1)
+        parts = flat[:-2].split([one.numel() for one in grads])
+        for parameter, part in zip(self.network.parameters(), parts, strict=True):
+            parameter.grad = part.view_as(parameter).to(parameter.dtype)
+        return flat[-2]
+
+    def _slowest(self, seconds: float) -> float:
+        """Of all processes: time is up for all at once."""
+        if not self._among_others:
+            return seconds
+        taken = torch.tensor(seconds, dtype=torch.float64, device=self._fabric.device)
+        return float(processes.combine(taken, "MAX"))
 
     def _mine(self, rows: Tensor) -> Tensor:
         """Of some examples, those that this process sees."""

@@ -17,15 +17,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-import safetensors
 import torch
-from safetensors.torch import load as load_tensors
-from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
 from parallelrnn.estimators.checkpoint import pack, unpack
+from parallelrnn.estimators.sealed_tensors import SealError, read_sealed, write_sealed
 from parallelrnn.experiments.experiment import Curve, ExperimentError, OutOfTimeError, Workspace
-from parallelrnn.files import write_bytes
 
 
 class Task(Protocol):
@@ -180,22 +177,22 @@ class Training:
             "progress": json.dumps(dataclasses.asdict(self.progress)),
             "threads": str(torch.get_num_threads()),
         }
-        tensors = pack(self.network, self._best, self._optimizer)
-        write_bytes(file, save_tensors(tensors, metadata=words))
+        write_sealed(file, pack(self.network, self._best, self._optimizer), words)
 
     def _restore(self) -> None:
         file = self.workspace.checkpoint
         if file is None or not file.exists():
             return
-        words = _words(file)
+        words, tensors = _read(file)
         if words.get("of") != self._of:
             raise ExperimentError(f"{file} is of a training on other data; remove it to start anew")
         try:
-            self._best = unpack(load_tensors(file.read_bytes()), self.network, self._optimizer)
+            self._best = unpack(tensors, self.network, self._optimizer)
             self.progress = Progress(**json.loads(words["progress"]))
-        except (KeyError, TypeError, ValueError, RuntimeError, safetensors.SafetensorError) as error:
+            threads = int(words["threads"])
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
             raise ExperimentError(f"{file} does not fit this release: {error}; remove it to start anew") from error
-        torch.set_num_threads(int(words["threads"]))  # more or fewer would add up in another order
+        torch.set_num_threads(threads)  # more or fewer would add up in another order
 
 
 def progress_of(workspace: Workspace) -> Progress | None:
@@ -203,13 +200,13 @@ def progress_of(workspace: Workspace) -> Progress | None:
     file = workspace.checkpoint
     if file is None or not file.exists():
         return None
-    return Progress(**json.loads(_words(file)["progress"]))
+    words, _ = _read(file)
+    return Progress(**json.loads(words["progress"]))
 
 
-def _words(file: Path) -> dict[str, str]:
-    """What a checkpoint says beside its numbers."""
+def _read(file: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
+    """What a checkpoint says, and its numbers."""
     try:
-        with safetensors.safe_open(file, framework="pt") as opened:
-            return dict(opened.metadata() or {})
-    except safetensors.SafetensorError as error:
-        raise ExperimentError(f"{file} is no whole checkpoint: {error}; remove it to start anew") from error
+        return read_sealed(file)
+    except SealError as error:
+        raise ExperimentError(f"{error}; remove it to start anew") from error

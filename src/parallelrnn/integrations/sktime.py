@@ -33,14 +33,13 @@ class ParaForecaster(BaseForecaster):  # type: ignore[misc]
 
     One model is fitted to all instances and columns of `y`; each is forecast from itself alone. Columns of `X` are
     known ahead. `update` without parameters goes on from newer data; with them, it fits anew to all that was seen. What
-    was learned is in `forecaster_`, which explains and saves itself.
+    was learned is in `forecaster_`, which explains and saves itself. All parameters but one are those of
+    `parallelrnn.Forecaster`.
 
     Parameters
     ----------
     val_size
         Steps at the end of each series that tell when to stop and how wide intervals are; a fifth by default.
-    others
-        As `parallelrnn.Forecaster` has them.
 
     Examples
     --------

@@ -55,7 +55,7 @@ class Feature(Row):
 class Features(Table[Feature]):
     """The recurrence features of a model, longest memory first within each recurrent matrix."""
 
-    name: ClassVar = "Recurrence features"
+    name: ClassVar[str] = "Recurrence features"
     rows: tuple[Feature, ...]
     nullity: int  # eigenvalues 0, which remember nothing and are no features
     time: Step

@@ -60,7 +60,7 @@ class Mode(Row):
 class ForecastModes(Table[Mode]):
     """The forecast modes of a model."""
 
-    name: ClassVar = "Forecast modes"
+    name: ClassVar[str] = "Forecast modes"
     rows: tuple[Mode, ...]
     where: str  # the state for which they hold
     time: Step

@@ -36,6 +36,8 @@ class Snapshot:
 class FeatureTracker:
     """Record the features of any model with recurrent layers as it is trained.
 
+    Examples
+    --------
     >>> import torch
     >>> from parallelrnn import ParaRNN
     >>> tracker = FeatureTracker(ParaRNN(1, 4))

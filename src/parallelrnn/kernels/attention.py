@@ -39,11 +39,11 @@ def attention(
         dtype = torch.promote_types(q.dtype, torch.float32)
         with without_autocast(q.device.type):
             return attention(q.to(dtype), k.to(dtype), v.to(dtype), num_heads, ignored)
-    width = q.shape[-1] // num_heads
+    width = q.shape[-1] // max(1, num_heads)
     fits = width <= WIDEST and INSTRUCTIONS is not None and q.dtype in INSTRUCTIONS.attention and q.device.type == "cpu"
     if not fits or needs_plain_operations() or not is_plain(q, k, v, ignored):
         return reference_attention(q, k, v, num_heads, ignored)
-    q, k, v = (tensor.to(q.dtype).contiguous() for tensor in (q, k, v))
+    q, k, v = (tensor.to(q.dtype).resolve_neg().contiguous() for tensor in (q, k, v))
     ignored = None if ignored is None else ignored.to(torch.bool).contiguous()
     if needs_gradient(q, k, v):
         result: Tensor = _Attention.apply(q, k, v, num_heads, ignored)  # type: ignore[no-untyped-call]
@@ -88,7 +88,7 @@ class _Attention(torch.autograd.Function):
             found = iter(torch.autograd.grad(plain, wanted, grad, create_graph=again))
             return (*(next(found) if is_needed else None for is_needed in needed), None, None)
         call = _call(q, k, v, ctx.num_heads, ignored)
-        grad = grad.contiguous()
+        grad = grad.resolve_neg().contiguous()
         grads = [torch.empty_like(q), torch.zeros_like(k), torch.zeros_like(v)]
         call.output, call.top, call.inverse = (tensor.data_ptr() for tensor in (output, top, inverse))
         call.grad_output = grad.data_ptr()
@@ -112,9 +112,11 @@ def _forward(
 
 
 def _call(q: Tensor, k: Tensor, v: Tensor, num_heads: int, ignored: Tensor | None) -> AttentionCall:
+    if q.dim() != 3 or k.dim() != 3:
+        raise ValueError(f"expected q (B, N, heads * D) and k (B, M, heads * D), got {[*q.shape]} and {[*k.shape]}")
     batch, queries, size = q.shape
     keys = k.shape[1]
-    if num_heads < 1 or size % num_heads or size // num_heads > WIDEST:
+    if num_heads < 1 or size % num_heads or not 1 <= size // num_heads <= WIDEST:
         raise ValueError(f"{size} numbers are not {num_heads} heads of {WIDEST} numbers at most")
     _check("q", q, (batch, queries, size))
     _check("k", k, (batch, keys, size))
@@ -130,6 +132,8 @@ def _call(q: Tensor, k: Tensor, v: Tensor, num_heads: int, ignored: Tensor | Non
 
 def _check(name: str, tensor: Tensor, shape: tuple[int, ...]) -> None:
     """The kernel believes what it is told."""
+    if tensor.device.type != "cpu":
+        raise ValueError(f"{name}: expected a tensor on the CPU, as q is, got one on {tensor.device}")
     if tensor.shape != shape or not tensor.is_contiguous():
         raise ValueError(f"{name}: expected a contiguous tensor {shape}, got {tuple(tensor.shape)}")
 

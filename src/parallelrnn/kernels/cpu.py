@@ -1,7 +1,8 @@
 """The recurrence on the CPU: the input projected chunk by chunk, each chunk run by the C kernels of csrc/.
 
 A chunk is as many steps as fit the cache. Its projection goes into memory that the next chunk uses again; inputs of a
-few columns are projected by the kernel itself, and their projection never exists in memory.
+few columns are projected by the kernel itself, and their projection never exists in memory. Whoever calls has let
+`boundary` compare all shapes first.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def forward(arguments: Arguments, training: bool) -> tuple[State, Stored]:
     gates, width = len(GATES[mode]), weights.recurrent.shape[1] * weights.recurrent.shape[2]
     length, batch, _ = x.shape
     dtype = weights.recurrent.dtype
-    state = tuple(_copy(_checked("state", s, (batch, width), dtype)) for s in state)
+    state = tuple(_copy(s) for s in state)
     output = empty(length, batch, width, dtype=dtype)
     cells = empty(length, batch, width, dtype=dtype) if training and mode == "LSTM" else None
     kept = empty(length, batch, gates * width, dtype=dtype) if training and stores_gates(mode, weights) else None
@@ -70,7 +71,7 @@ def stream(
     length, batch, _ = x.shape
     dtype = layers[0].recurrent.dtype
     width = state[0].shape[2]
-    final = tuple(_copy(_checked("state", s, (len(layers), batch, width), dtype)) for s in state)
+    final = tuple(_copy(s) for s in state)
     states = list(zip(*final, strict=True))
     whole = len(layers) == 1 and aggregate is None and _projects_inside(layers[0])
     runs = [_Forward(mode, weights, batch, lengths, False, whole) for weights in layers]
@@ -103,7 +104,7 @@ def backward(
 ) -> tuple[Tensor | None, Weights, State]:
     """The gradients of x (if needed), of the weights and of the initial state."""
     if grad_output is not None:
-        grad_output = _checked("grad_output", grad_output, stored.output.shape, stored.output.dtype)
+        grad_output = grad_output.resolve_neg()
     run = _Backward(arguments, stored, grad_state, needs_x)
     for begin, end in reversed(run.chunks(arguments.x.shape[0])):
         run(grad_output, begin, end)
@@ -123,24 +124,12 @@ class _Recurrence:
         self.batch = batch
         self.reverse = reverse
         self.dtype = weights.recurrent.dtype
-        self.lengths = None if lengths is None else _checked("lengths", lengths, (batch,), torch.int64)
+        self.lengths = None if lengths is None else lengths.resolve_neg()
         self.whole = whole  # one chunk for the whole sequence
         self.inside = _projects_inside(weights)
         self.inputs = weights.input.shape[1]
-        rows = self.gates * self.width
-        shapes = (
-            (rows, self.inputs),
-            (self.gates, self.num_blocks, self.block_size, self.block_size),
-            (rows,),
-            (rows,),
-        )
         # Kept, so that the memory the pointers lead to stays.
-        self.weights = weights = Weights(
-            *(  # type: ignore[arg-type]
-                None if weight is None else _checked(name, weight, shape, self.dtype).contiguous()
-                for name, weight, shape in zip(Weights._fields, weights, shapes, strict=False)
-            )
-        )
+        self.weights = weights = Weights(*(None if weight is None else _plain(weight) for weight in weights))  # type: ignore[arg-type]
         self.chunk = chunk
         chunk.batch, chunk.num_blocks, chunk.block_size = batch, self.num_blocks, self.block_size
         chunk.mode, chunk.reverse, chunk.threads = MODES.index(mode), reverse, torch.get_num_threads()
@@ -149,9 +138,9 @@ class _Recurrence:
 
     def steps(self, length: int) -> int:
         """Steps in a chunk of a sequence of this length."""
-        if self.whole:
+        if self.whole or self.batch == 0:
             return max(1, length)
-        return max(1, min(length, chunk_rows(self.gates * self.width, self.dtype) // max(1, self.batch)))
+        return max(1, min(length, chunk_rows(self.gates * self.width, self.dtype) // self.batch))
 
     def chunks(self, length: int) -> list[tuple[int, int]]:
         """Where each chunk begins and ends, in the order in which the recurrence meets them."""
@@ -161,7 +150,7 @@ class _Recurrence:
 
     def real_steps(self, begin: int, end: int) -> Tensor | None:
         """How many steps of each sequence are real in a chunk."""
-        return None if self.lengths is None else (self.lengths - begin).clamp(0, end - begin)
+        return None if self.lengths is None else self.lengths.clamp(begin, end) - begin
 
     def point_at(
         self, x: Tensor, real_steps: Tensor | None, output: Tensor, cells: Tensor | None, gates: Tensor | None
@@ -189,7 +178,7 @@ class _Forward(_Recurrence):
     ) -> None:
         """Run the steps of x, the first of which is step `begin` of the sequence, and move `state` on past them."""
         real_steps = self.real_steps(begin, begin + x.shape[0])
-        x = _checked("x", x, (x.shape[0], self.batch, self.inputs), self.dtype)
+        x = x.resolve_neg()
         if self.inside:
             x = _with_neighbouring_columns(x)
         else:
@@ -217,19 +206,14 @@ class _Backward(_Recurrence):
         needs_grad_gates = needs_x or not _projects_inside(weights)
         super().__init__(mode, weights, x.shape[1], lengths, reverse, not needs_grad_gates, call.chunk)
         self.small = self.block_size <= self.instructions.lanes[self.dtype]
-        by_step = (*x.shape[:2], self.width)
-        self.x = _checked("x", x, (*x.shape[:2], self.inputs), self.dtype)
-        self.state = tuple(_checked("state", s, by_step[1:], self.dtype).contiguous() for s in state)
-        output, cells, gates = stored
-        self.output = _checked("output", output, by_step, self.dtype).contiguous()
-        self.cells = None if cells is None else _checked("cells", cells, by_step, self.dtype).contiguous()
-        gates_shape = (*by_step[:2], self.gates * self.width)
-        self.kept_gates = None if gates is None else _checked("gates", gates, gates_shape, self.dtype).contiguous()
+        self.x = x.resolve_neg()
+        self.state = tuple(map(_plain, state))
+        self.output = _plain(stored.output)
+        self.cells, self.kept_gates = (None if s is None else _plain(s) for s in stored[1:])
         self.grad_x = empty(*x.shape, dtype=self.dtype) if needs_x else None
         self.grad_weights = Weights(*(None if w is None else torch.zeros_like(w) for w in self.weights))  # type: ignore[arg-type]
         self.grad_state: State = tuple(
-            torch.zeros_like(s) if grad is None else _copy(_checked("grad_state", grad, s.shape, self.dtype))
-            for grad, s in zip(grad_state, self.state, strict=True)
+            torch.zeros_like(s) if grad is None else _copy(grad) for grad, s in zip(grad_state, self.state, strict=True)
         )
         rows = self.steps(x.shape[0]) * self.batch
         self.grad_gates = torch.empty(rows, self.gates * self.width, dtype=self.dtype) if needs_grad_gates else None
@@ -331,21 +315,16 @@ def chunk_rows(columns: int, dtype: torch.dtype) -> int:
 def _projects_inside(weights: Weights) -> bool:
     assert INSTRUCTIONS is not None, "callers ask problem() first"
     is_small = weights.recurrent.shape[2] <= INSTRUCTIONS.lanes[weights.recurrent.dtype]
-    return is_small and weights.input.shape[1] <= FEW_INPUTS
+    return is_small and 1 <= weights.input.shape[1] <= FEW_INPUTS
 
 
-def _checked(name: str, tensor: Tensor, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-    """A tensor whose memory can be shown to C: of this shape and dtype, on the CPU, no sign turned on reading."""
-    if tensor.shape != tuple(shape) or tensor.dtype != dtype or tensor.device.type != "cpu":
-        raise RuntimeError(
-            f"{name}: expected {dtype} of shape {tuple(shape)} on the CPU, "
-            f"got {tensor.dtype} of shape {tuple(tensor.shape)} on {tensor.device}"
-        )
-    return tensor.resolve_neg()
+def _plain(tensor: Tensor) -> Tensor:
+    """The numbers one after the other in memory, none with its sign turned on reading."""
+    return tensor.resolve_neg().contiguous()
 
 
 def _copy(tensor: Tensor) -> Tensor:
-    return tensor.clone(memory_format=torch.contiguous_format)
+    return tensor.resolve_neg().clone(memory_format=torch.contiguous_format)
 
 
 def _with_neighbouring_columns(tensor: Tensor) -> Tensor:

@@ -80,12 +80,12 @@ class Pool:
     def _new_block(self, size: int) -> mmap.mmap:
         try:
             return _map_memory(size)
-        except OSError:
+        except (OSError, OverflowError):
             self._free_blocks.clear()
             self.free = 0
         try:
             return _map_memory(size)
-        except OSError as error:
+        except (OSError, OverflowError) as error:  # the latter where the size is no number of bytes at all
             raise MemoryError(f"not enough memory for a tensor of {size} bytes; use a smaller batch") from error
 
     def _collect(self) -> None:

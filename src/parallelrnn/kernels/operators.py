@@ -20,6 +20,7 @@ from torch.nn import Parameter, functional
 
 from parallelrnn.kernels import cpu, gpu, reference
 from parallelrnn.kernels.autocast import autocast_enabled, without_autocast
+from parallelrnn.kernels.boundary import check_arguments, check_stack, check_stored
 from parallelrnn.kernels.transforms import in_transform
 from parallelrnn.kernels.weights import GATES, Arguments, State, Stored, Weights
 
@@ -52,6 +53,7 @@ def recurrence(backend: str, arguments: Arguments) -> tuple[Tensor, State]:
     elif training:
         run = _Recurrence.apply
     else:
+        check_arguments(arguments)
         final, stored = BACKENDS[backend].forward(arguments, training)
         return stored.output, final
     c_0 = state[1] if len(state) > 1 else None
@@ -69,6 +71,7 @@ def stream(
 ) -> tuple[Tensor, State]:
     """Inference of a stack of layers on the CPU; see `cpu.stream`."""
     if is_plain(x, *state, *(aggregate or ()), *(weight for layer in layers for weight in layer)):
+        check_stack(mode, x, layers, state, lengths, aggregate)
         return cpu.stream(mode, x, layers, state, lengths, aggregate)
     biases = [[w for w in (layer[index] for layer in layers) if w is not None] for index in (2, 3)]
     output, h_n, c_n = torch.ops.parallelrnn.stream(
@@ -109,10 +112,11 @@ def is_plain(first: Tensor, *others: Tensor | None) -> bool:
 
 
 def _forward(*args: Any) -> tuple[Tensor, ...]:
-    arguments, backend = _unpack(args[:_NUM_INPUTS])
-    x = arguments.x
+    arguments, name = _unpack(args[:_NUM_INPUTS])
+    check_arguments(arguments)
+    backend, x = _backend(name, arguments.weights), arguments.x
     with without_autocast(x.device.type):
-        final, stored = BACKENDS[backend].forward(arguments, args[-1])
+        final, stored = backend.forward(arguments, args[-1])
     c_n = final[1] if len(final) > 1 else None
     return stored.output, final[0], _or_empty(x, c_n), _or_empty(x, stored.cells), _or_empty(x, stored.gates)
 
@@ -176,15 +180,17 @@ class _Recurrence(torch.autograd.Function):
 
 def _backward(*args: Any) -> tuple[Tensor, ...]:
     grad_output, grad_h, grad_c, *rest = args
-    arguments, backend = _unpack(rest[:_NUM_INPUTS])
+    arguments, name = _unpack(rest[:_NUM_INPUTS])
+    check_arguments(arguments)
     output, cells, gates, needs_x = rest[_NUM_INPUTS:]
     mode, x, weights, state, _, _ = arguments
-    has_gates = BACKENDS[backend].stores_gates(mode, weights)
+    backend = _backend(name, weights)
+    has_gates = backend.stores_gates(mode, weights)
     stored = Stored(output, cells if mode == "LSTM" else None, gates if has_gates else None)
+    grads_final = (grad_h, grad_c)[: len(state)]
+    check_stored(arguments, stored, grad_output, grads_final)
     with without_autocast(x.device.type):
-        grad_x, grad_weights, grad_state = BACKENDS[backend].backward(
-            arguments, stored, grad_output, (grad_h, grad_c)[: len(state)], needs_x
-        )
+        grad_x, grad_weights, grad_state = backend.backward(arguments, stored, grad_output, grads_final, needs_x)
     grads = (grad_x, *grad_weights[:4], *grad_state, *(None,) * (2 - len(state)))
     return tuple(_or_empty(x, grad) for grad in grads)
 
@@ -230,10 +236,15 @@ def _gradients(
 def _run_stream(*args: Any) -> tuple[Tensor, Tensor, Tensor]:
     x, weight_ih, weight_hh, bias_ih, bias_hh, h_0, c_0, lengths, aggregate_weight, aggregate_bias, mode = args
     none = [None] * len(weight_ih)
-    layers = [Weights(*parts) for parts in zip(weight_ih, weight_hh, bias_ih or none, bias_hh or none, strict=True)]
+    parts = (weight_ih, weight_hh, bias_ih or none, bias_hh or none)
+    if len(set(map(len, parts))) > 1:
+        raise RuntimeError(f"expected weights of {len(weight_ih)} layers, got {', '.join(str(len(p)) for p in parts)}")
+    layers, state = [Weights(*layer) for layer in zip(*parts, strict=True)], _present((h_0, c_0))
     aggregate = None if aggregate_weight is None else (aggregate_weight, aggregate_bias)
+    check_stack(mode, x, layers, state, lengths, aggregate)
+    _backend("cpu", layers[0])
     with without_autocast("cpu"):
-        output, final = cpu.stream(mode, x, layers, _present((h_0, c_0)), lengths, aggregate)
+        output, final = cpu.stream(mode, x, layers, state, lengths, aggregate)
     return output, final[0], _or_empty(x, final[1] if len(final) > 1 else None)
 
 
@@ -304,6 +315,16 @@ def _unpack(args: Sequence[Any]) -> tuple[Arguments, str]:
     x, weight_ih, weight_hh, bias_ih, bias_hh, h_0, c_0, lengths, mode, reverse, backend = args
     weights = Weights(weight_ih, weight_hh, bias_ih, bias_hh)
     return Arguments(mode, x, weights, _present((h_0, c_0)), lengths, reverse), backend
+
+
+def _backend(name: str, weights: Weights) -> ModuleType:
+    """The backend of this name, if it can run these weights: an operator is told by anybody."""
+    if name not in BACKENDS:
+        raise ValueError(f"backend {name!r} is not known to operators; use one of {', '.join(map(repr, BACKENDS))}")
+    problem = BACKENDS[name].problem(weights)
+    if problem:
+        raise RuntimeError(f"backend {name!r} cannot run this: {problem}")
+    return BACKENDS[name]
 
 
 def _present(tensors: Sequence[Tensor | None]) -> tuple[Tensor, ...]:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from parallelrnn.kernels.attention import attention
 from parallelrnn.nn.blocks import parse_block_size
-from parallelrnn.nn.checks import check_size
+from parallelrnn.nn.checks import check_bool, check_dtype, check_size, check_tensor, check_weights
 from parallelrnn.nn.matrices import RecurrentBlock
 
 
@@ -90,6 +90,8 @@ class ParaAttention(nn.Module):
         super().__init__()
         check_size("embed_dim", embed_dim)
         check_size("block_size", block_size)
+        check_bool("bias", bias)
+        check_weights(type(self).__name__, embed_dim * (embed_dim + 3 * block_size), device, dtype)
         options = {"device": device, "dtype": dtype}
         self.embed_dim, self.block_size, self.num_heads = embed_dim, block_size, embed_dim // block_size
         self.query = BlockLinear(embed_dim, block_size, bias, **options)
@@ -107,7 +109,7 @@ class ParaAttention(nn.Module):
         """(B, N, d) attending to (B, M, d), or to itself; the mask (B, M) is true where nothing may attend."""
         key = query if key is None else key
         value = key if value is None else value
-        _check_vectors(self.embed_dim, query=query, key=key, value=value)
+        _check_vectors(self.query.weight, self.embed_dim, query=query, key=key, value=value)
         _check_mask(key, key_padding_mask)
         q, k, v = self.query(query), self.key(key), self.value(value)
         output: Tensor = self.aggregate(attention(q, k, v, self.num_heads, key_padding_mask))
@@ -137,6 +139,7 @@ class ParaAttentionCell(nn.Module):
         super().__init__()
         check_size("hidden_size", hidden_size)
         check_size("block_size", block_size)
+        check_weights(type(self).__name__, 3 * hidden_size * block_size, device, dtype)
         options = {"bias": False, "device": device, "dtype": dtype}
         self.hidden_size, self.block_size = hidden_size, block_size
         self.query = BlockLinear(hidden_size, block_size, **options)
@@ -145,8 +148,10 @@ class ParaAttentionCell(nn.Module):
 
     def forward(self, x: Tensor, h: Tensor | None = None, key_padding_mask: Tensor | None = None) -> Tensor:
         """The memory (B, d) after tokens x (B, N, d), from the memory h (B, d) before, or from zeros."""
-        _check_vectors(self.hidden_size, x=x)
+        _check_vectors(self.query.weight, self.hidden_size, x=x)
         _check_mask(x, key_padding_mask)
+        if h is not None:
+            check_dtype("attention", "h", check_tensor("attention", "h", h), self.query.weight)
         if h is not None and h.shape != (len(x), self.hidden_size):
             raise ValueError(f"h: expected a memory {(len(x), self.hidden_size)}, got the shape {tuple(h.shape)}")
         h = x.new_zeros(len(x), self.hidden_size) if h is None else h
@@ -171,17 +176,26 @@ def projection_blocks(projections: dict[str, nn.Module], layer: int = 0) -> Iter
             yield RecurrentBlock(layer, "forward", gate, block, matrix)
 
 
-def _check_vectors(size: int, **tensors: Tensor) -> None:
-    batch = len(next(iter(tensors.values())))
+def _check_vectors(weight: Tensor, size: int, **tensors: Tensor) -> None:
+    batch = None
     for name, tensor in tensors.items():
+        check_tensor("attention", name, tensor)
         if tensor.dim() != 3 or tensor.shape[-1] != size:
             raise ValueError(f"{name}: expected vectors (B, N, {size}), got the shape {tuple(tensor.shape)}")
+        check_dtype("attention", name, tensor, weight)
+        batch = len(tensor) if batch is None else batch
         if len(tensor) != batch:
             raise ValueError(f"{name}: expected a batch of {batch}, got {len(tensor)}")
+    key, value = tensors.get("key"), tensors.get("value")
+    if key is not None and value is not None and key.shape != value.shape:
+        raise ValueError(f"value: expected one for each key, {tuple(key.shape)}, got {tuple(value.shape)}")
 
 
 def _check_mask(key: Tensor, mask: Tensor | None) -> None:
-    if mask is not None and (mask.dtype != torch.bool or mask.shape != key.shape[:2]):
+    if mask is None:
+        return
+    check_tensor("attention", "key_padding_mask", mask)
+    if mask.dtype != torch.bool or mask.shape != key.shape[:2]:
         raise ValueError(
             f"key_padding_mask: expected booleans {tuple(key.shape[:2])}, got {mask.dtype} {tuple(mask.shape)}"
         )

@@ -35,6 +35,8 @@ class Blocks:
 def parse_block_size(hidden_size: int, block_size: BlockSize) -> Blocks:
     """Cut `hidden_size` units into blocks: equal ones for an int, for a list these sizes in this order.
 
+    Examples
+    --------
     >>> parse_block_size(6, 2).sizes
     (2, 2, 2)
     >>> parse_block_size(7, [2, 2, 3]).sizes

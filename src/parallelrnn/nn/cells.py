@@ -33,7 +33,8 @@ class _Cell(BlockRecurrent):
         form: str,
         backend: str,
     ) -> None:
-        super().__init__(mode, input_size, hidden_size, bias, block_size=block_size, form=form, backend=backend)
+        options = {"block_size": block_size, "form": form, "backend": backend, "device": device, "dtype": dtype}
+        super().__init__(mode, input_size, hidden_size, bias, **options)
         self._create_weights("", input_size, device, dtype)
         self.reset_parameters()
 
@@ -90,6 +91,8 @@ class _Cell(BlockRecurrent):
 class ParaRNNCell(_Cell):
     """One step of `ParaRNN`; stands where `torch.nn.RNNCell` stands.
 
+    Examples
+    --------
     >>> cell = ParaRNNCell(3, 8)
     >>> h = cell(torch.zeros(5, 3))
     >>> h = cell(torch.zeros(5, 3), h)
@@ -123,6 +126,8 @@ class ParaRNNCell(_Cell):
 class ParaLSTMCell(_Cell):
     """One step of `ParaLSTM`; stands where `torch.nn.LSTMCell` stands.
 
+    Examples
+    --------
     >>> cell = ParaLSTMCell(3, 8)
     >>> h, c = cell(torch.zeros(5, 3))
     >>> h, c = cell(torch.zeros(5, 3), (h, c))
@@ -153,6 +158,8 @@ class ParaLSTMCell(_Cell):
 class ParaGRUCell(_Cell):
     """One step of `ParaGRU`; stands where `torch.nn.GRUCell` stands.
 
+    Examples
+    --------
     >>> cell = ParaGRUCell(3, 8)
     >>> h = cell(torch.zeros(5, 3))
     >>> h = cell(torch.zeros(5, 3), h)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from numbers import Real
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from parallelrnn.kernels import autocast_enabled
+
+LARGEST_SIZE = 1 << 48  # as many bytes as a processor can address
 
 
 def check_bool(name: str, value: object) -> None:
@@ -23,6 +27,21 @@ def check_size(name: str, value: object) -> None:
         raise TypeError(f"{name} should be of type int, got: {type(value).__name__}")
     if value <= 0:
         raise ValueError(f"{name} must be greater than zero, got {value}")
+    if value > LARGEST_SIZE:
+        raise ValueError(f"{name} must be at most 2 to the power of 48, got {value}")
+
+
+def check_weights(owner: str, count: int, device: Any, dtype: torch.dtype | None) -> None:
+    """Refuse weights that cannot be trained, or that the machine's memory cannot hold, before any is made."""
+    like = torch.empty(0, device=device, dtype=dtype)
+    if not like.is_floating_point() and not like.is_complex():
+        raise ValueError(f"{owner}: expected a floating-point dtype, got {dtype}")
+    size, memory = count * like.itemsize, _memory()
+    if like.device.type == "cpu" and size > memory:
+        raise ValueError(
+            f"{owner}: {count} weights of {like.dtype} take {size} bytes, and this machine has {memory}; "
+            "use smaller sizes"
+        )
 
 
 def check_probability(name: str, value: object) -> None:
@@ -58,3 +77,10 @@ def check_dtype(owner: str, name: str, value: Tensor, weight: Tensor) -> None:
         f"{owner}: RNN {name} dtype ({value.dtype}) does not match weight dtype ({weight.dtype}). "
         f"Convert {name}: {name}.to({weight.dtype}), or convert model: model.to({value.dtype})"
     )
+
+
+def _memory() -> int:
+    """Bytes of this machine's memory; where it does not tell, as many as can be addressed."""
+    if "SC_PHYS_PAGES" not in getattr(os, "sysconf_names", ()):
+        return LARGEST_SIZE
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from parallelrnn.kernels import GATES, NUM_STATES, State, Weights, check_backend, recurrence
 from parallelrnn.nn.blocks import BlockSize, parse_block_size, select_blocks
-from parallelrnn.nn.checks import check_bool, check_size, check_tensor
+from parallelrnn.nn.checks import check_bool, check_size, check_tensor, check_weights
 from parallelrnn.nn.matrices import RecurrentBlock, weight_suffixes
 from parallelrnn.nn.polar import polar_blocks, reset_polar
 
@@ -56,11 +56,14 @@ class BlockRecurrent(nn.Module):
         block_size: BlockSize,
         form: str,
         backend: str,
+        device: Any,
+        dtype: torch.dtype | None,
     ) -> None:
         super().__init__()
         check_bool("bias", bias)
         check_size("input_size", input_size)
         check_size("hidden_size", hidden_size)
+        check_weights(type(self).__name__, len(GATES[mode]) * hidden_size * (input_size + 2), device, dtype)
         self.mode = mode
         self.input_size = input_size
         self.hidden_size = hidden_size

@@ -56,13 +56,11 @@ class ParaRNN(_OneStateLayer):
         What computes the recurrence: "cpu", the C kernels; "triton", for GPUs; "reference", the plain loop; or "auto",
         the fastest of these that can.
 
-    Returns (from a call)
-    ---------------------
-    output
-        The aggregated states of the last layer at each step.
-    h_n
-        The last raw block states, (num_layers * num_directions, batch, hidden_size). Passed back in, they continue the
-        sequence exactly. Not to be confused with the last step of `output`, which is aggregated.
+    Notes
+    -----
+    A call gives `output`, the aggregated states of the last layer at each step, and `h_n`, the last raw block states,
+    (num_layers * num_directions, batch, hidden_size). Passed back in, these continue the sequence exactly. Not to be
+    confused with the last step of `output`, which is aggregated.
 
     Examples
     --------

@@ -22,7 +22,7 @@ from parallelrnn.kernels import (
 )
 from parallelrnn.nn.aggregate import make_aggregate
 from parallelrnn.nn.blocks import BlockSize
-from parallelrnn.nn.checks import check_bool, check_dtype, check_probability, check_size, check_tensor
+from parallelrnn.nn.checks import check_bool, check_dtype, check_probability, check_size, check_tensor, check_weights
 from parallelrnn.nn.matrices import weight_suffixes
 from parallelrnn.nn.parameters import BlockRecurrent
 
@@ -55,10 +55,10 @@ class Stack(BlockRecurrent):
         form: str,
         backend: str,
     ) -> None:
-        super().__init__(
-            mode, input_size, hidden_size, bias, proj_size, block_size=block_size, form=form, backend=backend
-        )
+        options = {"block_size": block_size, "form": form, "backend": backend, "device": device, "dtype": dtype}
+        super().__init__(mode, input_size, hidden_size, bias, proj_size, **options)
         check_bool("batch_first", batch_first)
+        check_bool("bidirectional", bidirectional)
         check_size("num_layers", num_layers)
         check_probability("dropout", dropout)
         if dropout > 0 and num_layers == 1:
@@ -70,7 +70,9 @@ class Stack(BlockRecurrent):
         self.num_layers = num_layers
         self.batch_first = batch_first
         self.dropout = float(dropout)
-        self.bidirectional = bool(bidirectional)
+        self.bidirectional = bidirectional
+        above = (num_layers - 1) * len(self.gates) * hidden_size * self._width * self.num_directions
+        check_weights(type(self).__name__, above + isinstance(aggregate, str) * self._width**2, device, dtype)
         for layer, _, suffix in weight_suffixes(self):
             self._create_weights(suffix, input_size if layer == 0 else self._width, device, dtype)
         self.reset_parameters()

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from parallelrnn.kernels.attention import attention
 from parallelrnn.nn.attention import BlockLinear, projection_blocks
-from parallelrnn.nn.checks import check_dtype, check_probability, check_size, check_tensor
+from parallelrnn.nn.checks import check_dtype, check_probability, check_size, check_tensor, check_weights
 from parallelrnn.nn.gates import GATES, make_gate
 from parallelrnn.nn.matrices import RecurrentBlock
 from parallelrnn.nn.positions import RelativePositions
@@ -89,13 +89,10 @@ class BlockRecurrentTransformer(nn.Module):
     dropout
         Of what attention and feed-forward layers add.
 
-    Returns (from a call)
-    ---------------------
-    y
-        (B, T, d_model).
-    state
-        `BlockRecurrentState`. Passed to the next call it goes on from there: with `segment_length`, a sequence given in
-        parts, wherever it is cut, has the outputs that it has as a whole.
+    Notes
+    -----
+    A call gives y (B, T, d_model) and a `BlockRecurrentState`. Passed to the next call it goes on from there: with
+    `segment_length`, a sequence given in parts, wherever it is cut, has the outputs that it has as a whole.
 
     Examples
     --------
@@ -145,6 +142,8 @@ class BlockRecurrentTransformer(nn.Module):
                 f"truncate: expected after how many segments gradients stop, two or more, got {truncate!r}; within one "
                 "no state would learn"
             )
+        in_layers = num_layers * d_model * (12 * d_model + num_heads)  # at least
+        check_weights(type(self).__name__, d_model * (input_size + 2 * num_states) + in_layers, device, dtype)
         self.input_size, self.d_model, self.num_states = input_size, d_model, num_states
         self.segment_length = 64 if segment_length is num_segments is None else segment_length
         self.num_segments, self.truncate = num_segments, truncate
@@ -257,9 +256,12 @@ class BlockRecurrentTransformer(nn.Module):
             return None
         if self.segment_length is None:
             raise ValueError("sequences of different lengths need segment_length; num_segments cuts all at one place")
-        found = torch.as_tensor(lengths, device=x.device)
         batch, steps, _ = x.shape
-        whole = not found.is_floating_point() and found.dtype != torch.bool
+        try:
+            found = torch.as_tensor(lengths, device=x.device)
+        except (RuntimeError, TypeError, ValueError) as error:
+            raise TypeError(f"lengths: expected {batch} whole numbers, got {lengths!r}") from error
+        whole = not found.is_floating_point() and not found.is_complex() and found.dtype != torch.bool
         if not whole or found.shape != (batch,) or not bool(((found >= 0) & (found <= steps)).all()):
             raise ValueError(f"lengths: expected {batch} whole numbers from 0 to {steps}, got {found.tolist()}")
         if bool((found == steps).all()):

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from parallelrnn.nn.checks import check_size
+from parallelrnn.nn.checks import check_dtype, check_size, check_tensor, check_weights
 from parallelrnn.nn.initialize import check_steps
 from parallelrnn.nn.matrices import RecurrentBlock
 from parallelrnn.nn.polar import log_modulus, modulus_to_log_rate, rotations
@@ -58,11 +58,12 @@ class WaveDecoder(nn.Module):
                 raise ValueError(f"{name} should be a whole number, 0 or more, got {count!r}")
         if num_waves + num_decays == 0:
             raise ValueError("a decoder needs at least one wave or decay; num_waves and num_decays are both 0")
+        units = 2 * num_waves + num_decays
+        check_weights(type(self).__name__, (input_size + 1) * output_size * units, device, dtype)
         self.input_size, self.output_size = input_size, output_size
         self.log_rate = nn.Parameter(torch.empty(num_waves, device=device, dtype=dtype))
         self.angle = nn.Parameter(torch.empty(num_waves, device=device, dtype=dtype))
         self.decay_log_rate = nn.Parameter(torch.empty(num_decays, device=device, dtype=dtype))
-        units = 2 * num_waves + num_decays
         self.amplitudes = nn.Linear(input_size, output_size * units, device=device, dtype=dtype)
         self.reset_parameters()
 
@@ -78,11 +79,7 @@ class WaveDecoder(nn.Module):
 
     def reset_parameters(self) -> None:
         """Periods log-spaced from 4 to 512 steps, half-lives of 256, decays from 2 to 512, and no amplitude yet."""
-        self.start_at(
-            torch.logspace(math.log10(4), math.log10(512), self.num_waves, dtype=torch.float64).tolist(),
-            [256.0] * self.num_waves,
-            torch.logspace(math.log10(2), math.log10(512), self.num_decays, dtype=torch.float64).tolist(),
-        )
+        self.start_at(_spread(4, 512, self.num_waves), [256.0] * self.num_waves, _spread(2, 512, self.num_decays))
         nn.init.zeros_(self.amplitudes.weight)
         nn.init.zeros_(self.amplitudes.bias)
 
@@ -102,15 +99,24 @@ class WaveDecoder(nn.Module):
 
     def forward(self, state: Tensor, horizon: int) -> Tensor:
         """Continue the waves of state (B, input_size) over 1, ..., horizon steps: (B, H, output_size)."""
-        started: Tensor = self.amplitudes(state).unflatten(-1, (self.output_size, -1))  # (B, C, 2 W + R)
+        started = self._started(state)  # (B, C, 2 W + R)
         return (started @ self.basis(horizon).T).transpose(-1, -2)
 
     def parts(self, state: Tensor, horizon: int) -> Tensor:
         """What each block adds, waves first, then decays: (B, H, blocks, output_size); the sum is the forecast."""
-        started = self.amplitudes(state).unflatten(-1, (self.output_size, -1))  # (B, C, 2 W + R)
+        started = self._started(state)  # (B, C, 2 W + R)
         units = torch.einsum("bcu,hu->bhuc", started, self.basis(horizon))
         waves, decays = units.split([2 * self.num_waves, self.num_decays], 2)
         return torch.cat([waves.unflatten(2, (-1, 2)).sum(3), decays], 2)
+
+    def _started(self, state: Tensor) -> Tensor:
+        """The blocks as a state sets them."""
+        check_tensor(type(self).__name__, "state", state)
+        if state.dim() == 0 or state.shape[-1] != self.input_size:
+            raise ValueError(f"state: expected (B, {self.input_size}), got the shape {tuple(state.shape)}")
+        check_dtype(type(self).__name__, "state", state, self.amplitudes.weight)
+        started: Tensor = self.amplitudes(state).unflatten(-1, (self.output_size, -1))
+        return started
 
     def basis(self, horizon: int) -> Tensor:
         """The first unit of each block over the horizon, from each unit of its start: (H, 2 W + R)."""
@@ -162,3 +168,10 @@ class WaveDecoder(nn.Module):
 
 def _to_log_rate(half_lives: Sequence[float]) -> Tensor:
     return modulus_to_log_rate(torch.exp2(-1 / torch.tensor(half_lives, dtype=torch.float64)))
+
+
+def _spread(least: float, most: float, count: int) -> list[float]:
+    """Numbers evenly apart on a logarithmic scale; as numbers they are on no device, a decoder may be on any."""
+    limits = math.log10(least), math.log10(most)
+    spread: list[float] = torch.logspace(*limits, count, dtype=torch.float64, device="cpu").tolist()
+    return spread

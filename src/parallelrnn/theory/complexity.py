@@ -67,6 +67,8 @@ def critical_path(
     term, as each column of B has one entry that is not zero; then d D^3 to multiply it by the block's part of W_f. The
     order is T^2 D^3 + d D^3. What the gradients of U, b and W_f take is not counted there.
 
+    Examples
+    --------
     >>> critical_path(input_size=1, hidden_size=128, length=128, block_size=2).forward.total
     17152
     >>> critical_path(input_size=1, hidden_size=128, length=128, block_size=128, aggregate=False).forward.total
@@ -96,6 +98,8 @@ def multiply_adds(
     where another layer lies below (`input_gradient`). Products with the activation's derivative, d a step, are left
     out.
 
+    Examples
+    --------
     >>> multiply_adds(input_size=1, hidden_size=128, length=128, block_size=2, aggregate=False).forward.total
     49152
     """

@@ -177,6 +177,8 @@ def inverse_pascal(size: int) -> list[list[int]]:
 
     The matrix is L L^T with L the lower triangle of (i choose j), whose inverse is that of (-1)^(i - j) (i choose j).
 
+    Examples
+    --------
     >>> inverse_pascal(3)  # of [[1, 1, 1], [1, 2, 3], [1, 3, 6]]
     [[3, -3, 1], [-3, 5, -2], [1, -2, 1]]
     """

@@ -143,6 +143,8 @@ def excess_risk(
 ) -> tuple[Risk, ...]:
     """The excess risk of a fit to a new sample, for each size and replicate; the number of the replicate is the seed.
 
+    Examples
+    --------
     >>> target = AnalyticTarget(length=2)
     >>> def mean(x, y):
     ...     return lambda new: np.full(len(new), y.mean())

@@ -121,7 +121,9 @@ def test_one_changed_bit_is_refused(saved: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"version": 2}, "has version 2, and this release reads version 1"),
+        ({"version": 2}, "has version 2, and this release reads version 1: a newer release wrote it; upgrade"),
+        ({"version": 0}, "has version 0, and this release reads version 1; install the release that wrote it"),
+        ({"version": "new"}, "has version 'new', and this release reads version 1; install the release that wrote it"),
         ({"format": "other"}, "is not of a parallelrnn forecaster"),
         ({"weights": "../secret.safetensors"}, "names weights outside its directory"),
         ({"weights": "/etc/passwd"}, "names weights outside its directory"),

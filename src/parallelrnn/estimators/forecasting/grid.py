@@ -14,6 +14,10 @@ from parallelrnn.interpret.units import Step
 Stamps: TypeAlias = Any  # an index of pandas, of time stamps or of whole numbers
 
 
+_MOST_STEPS = 100_000  # of months or business days, which take a second to count
+_SPARSEST = 200  # steps for each stamp, of all series
+
+
 class TimeError(ValueError):
     """Time stamps that make no series."""
 
@@ -51,6 +55,7 @@ class Grid:
         if self._spacing is not None:
             away = stamps - self.origin
             return (away // self._spacing).to_numpy(np.int64), np.asarray(away % self._spacing == 0 * self._spacing)
+        self._refuse_far_off(stamps)
         before = self._steps_to(stamps.min())
         between = self.stamps(before, self._steps_to(stamps.max()) - before + 1)
         found = between.get_indexer(stamps)
@@ -62,6 +67,17 @@ class Grid:
             first = self.origin + position * self.freq
             return pd.RangeIndex(first, first + count * self.freq, self.freq)
         return pd.date_range(self.origin + position * self._offset, periods=count, freq=self._offset, unit=self._unit)
+
+    def _refuse_far_off(self, stamps: Stamps) -> None:
+        """Stamps of a calendar are counted one by one: a year 6020 for 2020 would take minutes to be found wrong."""
+        first, last = min(self.origin, stamps.min()), max(self.origin, stamps.max())
+        one, two = self.stamps(0, 2)
+        steps = (last - first).days // max(1, (two - one).days)
+        if steps > max(_MOST_STEPS, _SPARSEST * len(stamps)):
+            raise TimeError(
+                f"the time stamps reach from {first} to {last}, some {steps:,} steps of frequency {self.freq!r}; "
+                "correct those that are far off, or give another frequency by freq="
+            )
 
     def _steps_to(self, stamp: Any) -> int:
         """From the origin to the last stamp of the grid that is not after this one."""

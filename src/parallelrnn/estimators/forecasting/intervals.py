@@ -11,7 +11,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-_GRID = 200  # levels at which the errors of a series are kept
+LEVELS = 200  # levels at which the errors of a series are kept
 # Forecasts h steps ahead that start one step apart share most of their future, so that n of their errors tell no more
 # than some fewer that had nothing in common, taken as 5 n / h. The 5 is no theory: of 4, 5, 6, 8, 16 and no correction
 # it came closest to nominal coverage on eleven settings of the ETT data, judged on their test parts.
@@ -22,13 +22,13 @@ _DISTINCT = 5.0
 class Calibration:
     """Quantiles of absolute errors, of each series: enough for any level."""
 
-    table: Tensor  # (series, _GRID, H, C): the errors at levels 1 / _GRID, 2 / _GRID, ..., 1
+    table: Tensor  # (series, LEVELS, H, C): the errors at levels 1 / LEVELS, 2 / LEVELS, ..., 1
     counts: Tensor  # (series, H), errors that they come from
 
     @classmethod
     def of(cls, errors: Sequence[Tensor]) -> Calibration:
         """From the errors (N, H, C) of each series, NaN where the future was not observed."""
-        levels = torch.arange(1, _GRID + 1, dtype=torch.float64) / _GRID
+        levels = torch.arange(1, LEVELS + 1, dtype=torch.float64) / LEVELS
         table = torch.stack([_upper_quantiles(one.abs(), levels) for one in errors])
         return cls(table, torch.stack([(~one.isnan()).sum(0).amin(-1) for one in errors]))
 
@@ -53,7 +53,7 @@ class Calibration:
         distinct = torch.minimum(counts, _DISTINCT * counts / ahead)  # (series, H)
         rank = (part * (distinct + 1) / distinct).clamp(max=1)
         whole = torch.ceil(rank * counts - 1e-9) / counts
-        index = torch.ceil(whole * _GRID - 1e-9).long().clamp(1, _GRID) - 1  # (series, H)
+        index = torch.ceil(whole * LEVELS - 1e-9).long().clamp(1, LEVELS) - 1  # (series, H)
         channels = self.table.shape[-1]
         widths = self.table.gather(1, index[:, None, :, None].expand(-1, 1, -1, channels))[:, 0]
         few = distinct < _needed(level)

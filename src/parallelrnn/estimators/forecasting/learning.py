@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from parallelrnn.arguments import whole_number
+from parallelrnn.estimators import processes
 from parallelrnn.estimators.checkpoint import Checkpoint, train
 from parallelrnn.estimators.forecasting.cycles import calendar_periods
 from parallelrnn.estimators.forecasting.fitted import Fitted
@@ -23,7 +25,7 @@ from parallelrnn.estimators.forecasting.pruning import prune
 from parallelrnn.estimators.forecasting.sequences import CovariateScale, Profile, Sequences
 from parallelrnn.estimators.forecasting.start import start_network
 from parallelrnn.estimators.losses import pinball, pointwise
-from parallelrnn.estimators.training import Recipe, Trainer, make_fabric, own_randomness
+from parallelrnn.estimators.training import Loss, Recipe, Trainer, make_fabric, own_randomness
 
 _LOOKBACK = 336  # steps, where series are long enough
 _SAMPLED = 512  # windows, by which forecasts are explained
@@ -101,8 +103,14 @@ def _train(
     seconds = trainer.progress.seconds
     if not options.prune or (options.max_time is not None and seconds >= options.max_time):
         return trained, tuple(trainer.progress.history)
-    pruned, _ = prune(trained, sequences, split.validation, loss, trainer.progress.best, train_again)
+    judge = _as_first(loss) if fabric.world_size > 1 else loss
+    pruned, _ = prune(trained, sequences, split.validation, judge, trainer.progress.best, train_again)
     return pruned, tuple(trainer.progress.history)
+
+
+def _as_first(loss: Loss) -> Loss:
+    """As the first process finds it: all have to decide alike, and other processors round otherwise."""
+    return lambda *batch: torch.tensor(processes.from_first(float(loss(*batch))))
 
 
 def _periods(options: Options, panel: Panel) -> list[float]:

@@ -11,6 +11,7 @@ from parallelrnn.estimators.forecasting.answers import Question, answer, check_l
 from parallelrnn.estimators.forecasting.fitted import View
 from parallelrnn.interpret.optional import optional
 from parallelrnn.interpret.plots import COLOURS
+from parallelrnn.interpret.text import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,5 +43,5 @@ def plot_forecast(view: View, name: Any, level: Sequence[float] | None, ax: Axes
         axes.fill_between(future, low, high, color=COLOURS["C"], alpha=0.2, lw=0, label=f"{one:g} %")
     axes.plot(future, forecast.values["yhat"], color=COLOURS["C"], lw=2, label="forecast")
     axes.legend(frameon=False, ncols=2 + len(levels), loc="upper left")
-    axes.set_ylabel(str(name))
+    axes.set_ylabel(printable(str(name)), parse_math=False)  # a name with two dollars is no formula
     return axes

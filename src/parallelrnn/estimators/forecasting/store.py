@@ -12,20 +12,24 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from parallelrnn.arguments import whole_number
+from parallelrnn.estimators.arguments import check_one_of
 from parallelrnn.estimators.encoder import check_encoder
 from parallelrnn.estimators.forecasting.cycles import Cycle
 from parallelrnn.estimators.forecasting.fitted import Fitted
 from parallelrnn.estimators.forecasting.grid import Grid
-from parallelrnn.estimators.forecasting.intervals import Calibration
-from parallelrnn.estimators.forecasting.network import Architecture, Encoded, Network
+from parallelrnn.estimators.forecasting.intervals import LEVELS, Calibration
+from parallelrnn.estimators.forecasting.network import DECODERS, NORMALIZATIONS, Architecture, Encoded, Network
 from parallelrnn.estimators.forecasting.options import Options
 from parallelrnn.estimators.forecasting.panel import Columns, Series
 from parallelrnn.estimators.forecasting.parts import Origins
 from parallelrnn.estimators.forecasting.sequences import CovariateScale, Profile
 from parallelrnn.estimators.model_files import ModelFormat
+from parallelrnn.estimators.shapes import Shapes, check_shapes, check_whole_numbers, shapes_of
 
 FORMAT = ModelFormat("parallelrnn forecaster", 1)
 _LONGEST = 10_000_000  # steps of a look-back
+_FURTHEST = 2**53  # steps from the origin: what floats can count
 _BACKENDS = tuple(library.value for library in nw.Implementation)  # of tables
 
 
@@ -42,13 +46,23 @@ def load(path: str | Path) -> tuple[Options, str, Fitted]:
 
 def _whole(words: dict[str, Any], tensors: dict[str, Tensor]) -> tuple[Options, str, Fitted]:
     options = Options(**words["arguments"])
-    _check_sizes(words, tensors)
-    return options, str(words["backend"]), _fitted(words, tensors)
+    made_of = Architecture(**words["architecture"])
+    _check_sizes(words, made_of, tensors)
+    check_shapes(
+        {**shapes_of(lambda: Network(made_of), "network."), **_shapes(words, made_of, tensors)},
+        tensors,
+    )
+    fitted = _fitted(words, made_of, tensors)
+    _check_words(options, fitted)
+    return options, str(words["backend"]), fitted
 
 
-def _check_sizes(words: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+def _check_sizes(words: dict[str, Any], made_of: Architecture, tensors: dict[str, Tensor]) -> None:
     """Whether words and tensors agree, before memory is taken for what the words say."""
-    made_of, series = Architecture(**words["architecture"]), words["series"]
+    check_whole_numbers(made_of)
+    check_one_of("decoder", made_of.decoder, DECODERS)
+    check_one_of("normalize", made_of.normalize, NORMALIZATIONS)
+    series = words["series"]
     count, _, horizon, channels = tensors["calibration.table"].shape
     has_waves = made_of.decoder == "waves"
     checks = {
@@ -67,6 +81,55 @@ def _check_sizes(words: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     wrong = [name for name, right in checks.items() if not right]
     if wrong:
         raise ValueError(f"its words and its tensors do not agree about {', '.join(wrong)}")
+
+
+def _shapes(words: dict[str, Any], made_of: Architecture, tensors: dict[str, Tensor]) -> Shapes:
+    """Of all tensors but those of the network."""
+    channels, past, future, static = made_of.channels, made_of.past, made_of.future, made_of.static
+    covariates = {"past": past, "known": future, "static": static}
+    shapes: Shapes = {f"covariates.{n}_{what}": (c,) for n, c in covariates.items() for what in ("mean", "scale")}
+    for index, about in enumerate(words["series"]):
+        one = f"series.{index}."
+        steps = min(len(tensors[f"{one}values"]), made_of.lookback)
+        columns = {"values": channels, "observed": channels, "past": past, "future": future}
+        shapes |= {f"{one}{name}": (steps, count) for name, count in columns.items()}
+        shapes |= {f"{one}{name}": (channels,) for name in ("mean", "scale", "grain")}
+        shapes[f"{one}static"] = (static,)
+        for number in range(len(about["cycles"])):
+            harmonics = len(tensors[f"{one}cosines.{number}"])
+            shapes |= {f"{one}{name}.{number}": (harmonics, channels) for name in ("cosines", "sines")}
+    count, rows = len(words["series"]) + 1, len(words["sample"]["series"])
+    shapes["calibration.table"] = (count, LEVELS, made_of.horizon, channels)
+    shapes["calibration.counts"] = (count, made_of.horizon)
+    shapes["sample.state"] = (rows, made_of.hidden_size + static)
+    shapes |= {f"sample.{name}": (rows, 1, channels) for name in ("level", "scale")}
+    shapes["sample.added"] = (rows, made_of.horizon, channels)
+    return shapes
+
+
+def _check_words(options: Options, fitted: Fitted) -> None:
+    """Whether forecasts can be made by what was loaded: at times that there are, of series that are told apart."""
+    columns, sample = fitted.columns, fitted.sample
+    checks = {
+        "quantiles": options.quantiles == fitted.quantiles,
+        "targets": fitted.network.made_of.channels in (1, len(columns.targets)),
+        "covariates": (columns.past, columns.future, columns.static)
+        == (options.past_covariates, options.future_covariates, options.static_covariates),
+        "columns": len(set(columns.all)) == len(columns.all) and all(isinstance(name, str) for name in columns.all),
+        "names": len(fitted.profiles) == len(fitted.recent),
+        "sample": len(sample.positions) == len(sample.series) > 0,
+        "cycles": all(cycle.period >= 2 for one in fitted.profiles.values() for cycle in one.cycles),
+        "steps": all(len(one) > 0 for one in fitted.recent),
+    }
+    wrong = [name for name, right in checks.items() if not right]
+    if wrong:
+        raise ValueError(f"its words do not agree about {', '.join(wrong)}")
+    for position in (*sample.positions, *fitted.trained.values(), *(one.position for one in fitted.recent)):
+        whole_number("position", position, -_FURTHEST)
+        if position > _FURTHEST:
+            raise ValueError(f"position {position} is out of all bounds")
+    for end in {min(one.end for one in fitted.recent), max(one.end for one in fitted.recent)}:
+        fitted.grid.stamps(end, fitted.horizon)  # which no calendar may have
 
 
 def _words(fitted: Fitted) -> dict[str, Any]:
@@ -123,9 +186,9 @@ def _tensors(fitted: Fitted) -> dict[str, Tensor]:
     return tensors
 
 
-def _fitted(words: dict[str, Any], tensors: dict[str, Tensor]) -> Fitted:
+def _fitted(words: dict[str, Any], made_of: Architecture, tensors: dict[str, Tensor]) -> Fitted:
     with torch.random.fork_rng(devices=[]):
-        network = Network(Architecture(**words["architecture"]))
+        network = Network(made_of)
     network.load_state_dict(
         {name.removeprefix("network."): t for name, t in tensors.items() if name.startswith("network.")}
     )

@@ -19,6 +19,7 @@ from parallelrnn.arguments import OptionError, whole_number
 from parallelrnn.estimators.arguments import check_blocks, check_one_of, check_training, epoch_limits
 from parallelrnn.estimators.checkpoint import Checkpoint, fingerprint, train
 from parallelrnn.estimators.encoder import CELLS
+from parallelrnn.estimators.processes import is_first
 from parallelrnn.estimators.sequences import store
 from parallelrnn.estimators.sequences.data import (
     NORMALIZATIONS,
@@ -85,9 +86,9 @@ class SequenceEstimator(BaseEstimator):  # type: ignore[misc]
         return SequenceExplanation.of(learned.network.layer, states, learned.network.made_of.segment, scale, level)
 
     def save(self, path: str | Path) -> Path:
-        """Write what was learned into a directory, as JSON and safetensors."""
+        """Write what was learned into a directory, as JSON and safetensors; of several processes, by the first."""
         self._known()
-        return store.save(self, path)
+        return store.save(self, path) if is_first() else Path(path)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

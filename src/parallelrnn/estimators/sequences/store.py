@@ -15,7 +15,8 @@ from parallelrnn.estimators.encoder import check_encoder
 from parallelrnn.estimators.model_files import ModelFormat
 from parallelrnn.estimators.sequences.data import NORMALIZATIONS, Scale
 from parallelrnn.estimators.sequences.learned import Learned, TargetScale
-from parallelrnn.estimators.sequences.network import SequenceArchitecture, SequenceNetwork
+from parallelrnn.estimators.sequences.network import READOUTS, SequenceArchitecture, SequenceNetwork
+from parallelrnn.estimators.shapes import Shapes, check_shapes, check_whole_numbers, shapes_of
 
 if TYPE_CHECKING:
     from parallelrnn.estimators.sequences.base import SequenceEstimator
@@ -86,6 +87,7 @@ def load(cls: type[EstimatorT], path: str | Path) -> EstimatorT:
 def _learned(words: dict[str, Any], tensors: dict[str, Tensor]) -> Learned:
     made_of = SequenceArchitecture(**words["architecture"])
     _check_sizes(made_of, tensors)
+    check_shapes({**shapes_of(lambda: SequenceNetwork(made_of), "network."), **_shapes(made_of, tensors)}, tensors)
     with torch.random.fork_rng(devices=[]):
         network = SequenceNetwork(made_of)
     network.load_state_dict(
@@ -99,6 +101,8 @@ def _learned(words: dict[str, Any], tensors: dict[str, Tensor]) -> Learned:
 
 def _check_sizes(made_of: SequenceArchitecture, tensors: dict[str, Tensor]) -> None:
     """Whether words and tensors agree, before memory is taken for what the words say."""
+    check_whole_numbers(made_of)
+    check_one_of("readout", made_of.readout, READOUTS)
     outputs, width = tensors["network.layer.aggregate.weight"].shape
     directions = 2 if made_of.bidirectional else 1
     checks = {
@@ -110,3 +114,11 @@ def _check_sizes(made_of: SequenceArchitecture, tensors: dict[str, Tensor]) -> N
     wrong = [name for name, right in checks.items() if not right]
     if wrong:
         raise ValueError(f"its words and its tensors do not agree about {', '.join(wrong)}")
+
+
+def _shapes(made_of: SequenceArchitecture, tensors: dict[str, Tensor]) -> Shapes:
+    """Of all tensors but those of the network."""
+    channels, outputs = (made_of.channels,), (made_of.outputs,)
+    width = made_of.hidden_size * (2 if made_of.bidirectional else 1)
+    scales: Shapes = {"scale.mean": channels, "scale.deviation": channels}
+    return {**scales, "target.scale": outputs, "target.level": outputs, "sample": (len(tensors["sample"]), width)}

@@ -9,7 +9,7 @@ from parallelrnn.experiments.reading import paper
 from parallelrnn.experiments.reading.claims import findings
 from parallelrnn.experiments.reading.markdown import table
 from parallelrnn.experiments.reading.page import Page
-from parallelrnn.experiments.reading.picking import pick
+from parallelrnn.experiments.reading.picking import pick, refusing_lines
 from parallelrnn.experiments.reading.tables import TABLES
 from parallelrnn.experiments.registry import EXPERIMENTS
 from parallelrnn.experiments.running.store import Line
@@ -33,6 +33,7 @@ def document(lines: Mapping[str, Sequence[Line]], pictures: Mapping[str, Sequenc
     return "\n".join([HEAD, "## Claims\n", claims(lines) + "\n", *sections])
 
 
+@refusing_lines()
 def claims(lines: Mapping[str, Sequence[Line]]) -> str:
     """What the paper claims, its number, ours, the rule and a verdict, each in a row."""
     picked = {name: pick(experiment, lines.get(name, ())) for name, experiment in EXPERIMENTS.items()}
@@ -53,6 +54,7 @@ def renew_claims(page: str, lines: Mapping[str, Sequence[Line]]) -> str:
     return f"{before}{begin}\n\n{claims(lines)}\n\n{end}{after}"
 
 
+@refusing_lines()
 def section(experiment: Experiment, lines: Sequence[Line], pictures: Sequence[str] = ()) -> str:
     """One experiment: what the paper says of it, tables, figures, budgets and conditions."""
     of, _, title = experiment.of.partition(": ")

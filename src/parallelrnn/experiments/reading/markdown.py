@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from parallelrnn.experiments.reading.picking import deviation, mean
+from parallelrnn.interpret.text import printable
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Rows under a header; what a row lacks at its end is a dash."""
     lines = [header, ["---"] * len(header), *([*row, *["-"] * (len(header) - len(row))] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def as_text(words: str) -> str:
+    """Words from a file of results, none of which is Markdown or HTML."""
+    return re.sub(r"[\\`*<>|&]|!?\[|\]", lambda found: "".join(f"&#{ord(one)};" for one in found[0]), printable(words))
 
 
 def number(value: float, form: str = ".3g") -> str:
@@ -36,4 +43,6 @@ def interval(values: Sequence[float]) -> str:
 
 def types(counts: Mapping[str, int]) -> str:
     """Counts of feature types, the most frequent first."""
-    return ", ".join(f"{count} {label}" for label, count in sorted(counts.items(), key=lambda one: (-one[1], one[0])))
+    return ", ".join(
+        f"{count} {as_text(label)}" for label, count in sorted(counts.items(), key=lambda one: (-one[1], one[0]))
+    )

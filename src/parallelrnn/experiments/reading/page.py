@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from parallelrnn.experiments.experiment import Experiment
+from parallelrnn.experiments.reading.markdown import as_text
 from parallelrnn.experiments.reading.picking import Runs, conditions, pick
 from parallelrnn.experiments.running.store import Line
 
@@ -19,7 +20,7 @@ class Page:
 
     def budget(self, runs: Runs) -> str:
         """The number of a budget, marked if most twins have another."""
-        words = runs.budget_in_words
+        words = as_text(runs.budget_in_words)
         if words not in self._budgets:
             self._budgets.append(words)
         return f"{self._budgets.index(words) + 1}{'†' if runs.apart else ''}"
@@ -30,7 +31,7 @@ class Page:
         if any(one.apart for one in self.picked.runs):
             parts.append("† Run with another budget than most of its twins: not to be compared with them.")
         lines = [line for one in self.picked.runs for line in one.lines]
-        return [part for part in parts if part] + [*self.left_out(), f"Conditions: {conditions(lines)}."]
+        return [part for part in parts if part] + [*self.left_out(), f"Conditions: {as_text(conditions(lines))}."]
 
     def left_out(self) -> list[str]:
         """A sentence on runs that no table shows, if there are some."""

@@ -9,13 +9,14 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from parallelrnn.experiments.experiment import Experiment
+from parallelrnn.experiments.experiment import Experiment, ExperimentError
 from parallelrnn.experiments.running.store import Line
 
 # What tells cells apart, in those experiments that have it; a length only where the paper has several.
@@ -107,6 +108,21 @@ class Picked:
         return list(dict.fromkeys(cell[name] for cell in self.cells))
 
 
+@contextmanager
+def refusing_lines() -> Iterator[None]:
+    """Say of lines that no run leaves, and that nothing can be made of, that they are such."""
+    try:
+        yield
+    except ExperimentError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise ExperimentError(
+            f"the results cannot be shown ({type(error).__name__}: {error}): a line is not what a run leaves; mend "
+            "or remove it"
+        ) from error
+
+
+@refusing_lines()
 def pick(experiment: Experiment, lines: Sequence[Line]) -> Picked:
     """For each group of twins the largest of the budgets that most of them have; for the others the largest they have.
 

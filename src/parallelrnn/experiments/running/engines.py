@@ -16,11 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from parallelrnn.datasets import DatasetError
+from parallelrnn.estimators.out_of_memory import is_out_of_memory
 from parallelrnn.experiments.experiment import STOP, ExperimentError, Job, Workspace
 from parallelrnn.experiments.running.perform import perform
 from parallelrnn.experiments.running.store import Line, Store
+from parallelrnn.files import sentence
 
 _TELL_EVERY = 0.5  # seconds
+_GOES_ON = "the same command goes on from its last checkpoint"
 
 
 @dataclass(frozen=True)
@@ -123,9 +126,10 @@ def processes(jobs: Sequence[Job], settings: Settings) -> Iterator[Event]:
         stack.callback(lambda: _dismiss([*idle, *((one, process) for one, (process, _) in busy.items())]))
         while waiting or busy:
             while waiting and len(busy) < settings.workers and not settings.is_over:
-                connection, process = idle.pop() if idle else _start(context, settings)
+                connection, process = _next_of(idle) or _start(context, settings)
                 job = waiting.pop(0)
-                connection.send(job)
+                with suppress(BrokenPipeError):  # of one that was killed just now, which is noticed below
+                    connection.send(job)
                 busy[connection] = (process, job)
                 yield Event(job, "began")
             if not busy:
@@ -144,6 +148,16 @@ def processes(jobs: Sequence[Job], settings: Settings) -> Iterator[Event]:
                 if event.kind != "moved":
                     del busy[connection]
                 yield event
+
+
+def _next_of(idle: list[tuple[Connection, Any]]) -> tuple[Connection, Any] | None:
+    """A worker that has nothing to do, unless it was killed meanwhile."""
+    while idle:
+        connection, process = idle.pop()
+        if process.is_alive():
+            return connection, process
+        connection.close()
+    return None
 
 
 def _dismiss(workers: Sequence[tuple[Connection, Any]]) -> None:
@@ -246,17 +260,18 @@ def _told(error: Exception) -> str:
     """What went wrong: a sentence where one was meant for people, else all of it."""
     cause = getattr(error, "cause", None)  # of an error that came through Ray
     error = cause if isinstance(cause, Exception) else error
-    if isinstance(error, ExperimentError | DatasetError | ValueError | OSError | MemoryError):
+    if is_out_of_memory(error):
+        return f"memory was used up ({str(error) or type(error).__name__}); try fewer --workers; {_GOES_ON}"
+    if isinstance(error, OSError):
+        return f"{sentence(error)}; {_GOES_ON}"
+    if isinstance(error, ExperimentError | DatasetError | ValueError):
         return str(error) or type(error).__name__
     return "".join(traceback.format_exception(error)).strip()
 
 
 def _ended(status: int | None) -> str:
     how = f"was killed by signal {-status}" if status is not None and status < 0 else f"ended with status {status}"
-    return (
-        f"its process {how} (signal 9 often means that memory was used up: try fewer --workers); the same command goes "
-        "on from its checkpoint"
-    )
+    return f"its process {how} (signal 9 often means that memory was used up: try fewer --workers); {_GOES_ON}"
 
 
 ENGINES = {"local": processes, "ray": cluster, "here": here}

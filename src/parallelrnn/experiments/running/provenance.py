@@ -9,6 +9,7 @@ from typing import Any
 
 import parallelrnn
 from parallelrnn.bench import conditions
+from parallelrnn.files import write_text
 
 _SOURCE = Path(parallelrnn.__file__).parent
 
@@ -38,7 +39,7 @@ def commits(directory: Path | None) -> list[str]:
     if not before or before[-1] != COMMIT:
         directory.mkdir(parents=True, exist_ok=True)
         before.append(COMMIT)
-        file.write_text("\n".join(before), encoding="utf-8")
+        write_text(file, "\n".join(before))
     return before
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -11,10 +12,11 @@ from pathlib import Path
 from typing import IO, Any
 
 from parallelrnn.experiments.experiment import ExperimentError, Job, Workspace
-from parallelrnn.files import write_text
+from parallelrnn.files import check_writable, named_in_errors, settle
 
 Line = dict[str, Any]
-_NEEDED = ("key", "experiment", "config", "seed", "metrics")
+_NEEDED: dict[str, type] = {"key": str, "experiment": str, "config": dict, "seed": int, "metrics": dict}
+_SUM = "sha256"  # of all else in a line
 
 
 class Store:
@@ -49,19 +51,20 @@ class Store:
         if self.folder.exists() and not self.folder.is_dir():
             raise ExperimentError(f"{self.folder} is a file; name a folder for results")
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            write_text(self.folder / ".can-write", "yes").unlink()
+            check_writable(self.folder)
         except OSError as error:
             raise ExperimentError(f"results cannot be kept in {self.folder}: {error.strerror}") from error
 
     def append(self, line: Line) -> None:
         """Add a result; once this returns, it is on the disk."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        with self.path(line["experiment"]).open("ab+") as file, _locked(file):
+        path = self.path(line["experiment"])
+        with named_in_errors(path), path.open("ab+") as file, _locked(file):
             _drop_what_was_cut_off(file)
-            file.write(json.dumps(line).encode() + b"\n")
+            file.write(json.dumps({**line, _SUM: _sum_of(line)}).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
+            settle(self.folder)
 
     def workspace(self, job: Job) -> Path:
         """Where a job keeps what it takes to go on with it."""
@@ -100,12 +103,23 @@ class Store:
 def _result(text: bytes, place: str) -> Line:
     try:
         line = json.loads(text)
-    except ValueError as error:  # of the text or of its letters
+    except (ValueError, RecursionError) as error:  # of the text, of its letters, or nested too deep
         raise ExperimentError(f"{place}: no result ({error}); mend or remove the line") from error
     missing = [name for name in _NEEDED if not isinstance(line, dict) or name not in line]
     if missing:
         raise ExperimentError(f"{place}: a result without {', '.join(missing)}; mend or remove the line")
+    wrong = next((name for name, kind in _NEEDED.items() if not isinstance(line[name], kind)), None)
+    if wrong is not None:
+        expected = f"expected {wrong} to be of the kind {_NEEDED[wrong].__name__}, got {str(line[wrong])[:60]!r}"
+        raise ExperimentError(f"{place}: {expected}; mend or remove the line")
+    if line.pop(_SUM, None) not in (None, _sum_of(line)):  # None: of a release without sums
+        raise ExperimentError(f"{place}: not what was written, it was changed; remove the line, and it is run again")
     return dict(line)
+
+
+def _sum_of(line: Line) -> str:
+    as_read = json.loads(json.dumps(line))
+    return hashlib.sha256(json.dumps(as_read, sort_keys=True).encode()).hexdigest()
 
 
 def _drop_what_was_cut_off(file: IO[bytes]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from parallelrnn.experiments.feature_types import Types, total
+from parallelrnn.experiments.reading.markdown import as_text
 
 LOW = frozenset(("R-1", "C-1"))
 
@@ -16,4 +17,4 @@ def summed(some: Iterable[Types]) -> Types:
 
 def listed(counts: Types) -> str:
     """In words, by type."""
-    return ", ".join(f"{label}: {count:,}" for label, count in sorted(counts.items()))
+    return ", ".join(f"{as_text(label)}: {count:,}" for label, count in sorted(counts.items()))

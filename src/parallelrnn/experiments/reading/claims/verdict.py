@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from parallelrnn.experiments.reading import paper
+from parallelrnn.experiments.reading.markdown import as_text
 from parallelrnn.experiments.reading.picking import NOT_RUN, Runs
 
 HOLDS, FAILS, UNKNOWN = "holds", "does not hold", "not yet known"
@@ -65,7 +66,7 @@ def budgets(runs: Sequence[Runs]) -> str:
     """How many replicates, and which budgets they had."""
     if not runs:
         return "-"
-    words = list(dict.fromkeys(one.budget_in_words for one in runs))
+    words = list(dict.fromkeys(as_text(one.budget_in_words) for one in runs))
     named = words[0] if len(words) == 1 else f"{len(words)} budgets: {' / '.join(words)}"
     return f"{replicates(runs)}; {named}"
 

@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING
 from parallelrnn.experiments.experiment import Experiment
 from parallelrnn.experiments.reading.figures import accuracies, adding, block_sizes, features, forecasts
 from parallelrnn.experiments.reading.figures.parts import Drawn
-from parallelrnn.experiments.reading.picking import Picked, Runs, pick
+from parallelrnn.experiments.reading.picking import Picked, Runs, pick, refusing_lines
 from parallelrnn.experiments.running.store import Line
 from parallelrnn.files import write_bytes
 from parallelrnn.interpret.optional import optional
+from parallelrnn.interpret.text import printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+@refusing_lines()
 def draw(experiment: Experiment, lines: Sequence[Line], folder: str | Path) -> list[Path]:
     """Write the figures of an experiment; none of what has no runs."""
     picked = pick(experiment, lines)
@@ -34,7 +36,9 @@ def _write(path: Path, figure: Figure, found: Sequence[Runs]) -> Path:
     """With the budget in a line at the foot, if all runs have the same."""
     words = list(dict.fromkeys(one.budget_in_words for one in found))
     foot = f"budget: {words[0]}" if len(words) == 1 else f"{len(words)} budgets: see the table"
-    figure.supxlabel(textwrap.fill(foot, 150), fontsize="x-small", color="0.4", x=0.01, horizontalalignment="left")
+    foot = textwrap.fill(printable(foot), 150)
+    style = {"fontsize": "x-small", "color": "0.4", "horizontalalignment": "left", "parse_math": False}
+    figure.supxlabel(foot, x=0.01, **style)
     picture = io.BytesIO()
     figure.savefig(picture, format="png", dpi=150)
     return write_bytes(path, picture.getvalue())

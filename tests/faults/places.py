@@ -1,0 +1,70 @@
+"""Work in a place that is full, then in one that cannot be written, of a file system of its own; for `test_disks.py`.
+
+    unshare --map-root-user --mount python -m tests.faults.places DIRECTORY
+
+Only this process sees what it mounts. Prints what went wrong, in words.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from parallelrnn.estimators.sealed_tensors import read_sealed, write_sealed
+from parallelrnn.experiments.adding import AddingConfig
+from parallelrnn.experiments.experiment import Job
+from parallelrnn.experiments.running.store import Store
+from parallelrnn.files import sentence
+from tests.faults.small_models import load, names, save
+
+ROOM = 512 << 10  # bytes
+
+
+def problem(do: Callable[[], object]) -> str:
+    """What the system says about something that cannot be done."""
+    try:
+        do()
+    except OSError as error:
+        return sentence(error)
+    return "none"
+
+
+def main() -> None:
+    """Fill a place that holds a model, a checkpoint and a result; what is there stays as it was."""
+    place = Path(sys.argv[1])
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={ROOM}", "none", str(place)], check=True)
+    model, checkpoint, store = place / "model", place / "training.safetensors", Store(place / "results")
+    large = {"numbers": torch.zeros(ROOM)}
+    line = {**Job("adding", AddingConfig("GRU"), 0).to_json(), "key": "first", "metrics": {}}
+
+    def is_as_it_was() -> bool:
+        whole = load(model) == 1 and read_sealed(checkpoint)[0] == {"number": "1"} and len(store.lines("adding")) == 1
+        return whole and len(names(model)) == 2 and not list(place.rglob("*.part"))
+
+    save(model, 1)
+    write_sealed(checkpoint, {"numbers": torch.zeros(10)}, {"number": "1"})
+    store.append(line)
+    found = {"model, full": problem(lambda: save(model, 2, size=ROOM))}
+    found["checkpoint, full"] = problem(lambda: write_sealed(checkpoint, large, {"number": "2"}))
+    found["result, full"] = problem(lambda: store.append({**line, "details": {"long": "x" * ROOM}}))
+    found["as it was, full"] = str(is_as_it_was())
+    store.append({**line, "key": "second"})  # what was cut off is not in the way
+    found["results"] = ", ".join(one["key"] for one in store.lines("adding"))
+    store.path("adding").write_text("")
+    store.append(line)
+
+    subprocess.run(["mount", "-o", "remount,ro", str(place)], check=True)
+    found["model, read-only"] = problem(lambda: save(model, 2))
+    found["checkpoint, read-only"] = problem(lambda: write_sealed(checkpoint, large, {"number": "2"}))
+    found["result, read-only"] = problem(lambda: store.append(line))
+    found["as it was, read-only"] = str(is_as_it_was())
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,162 @@
+"""A file of which any bit was changed, or any part is missing, is refused with a sentence, or says what it said."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from parallelrnn import SequenceRegressor
+from parallelrnn.cli.app import app
+from parallelrnn.estimators.checkpoint import FILE, CheckpointError
+from parallelrnn.estimators.model_files import MANIFEST, ModelFileError
+from parallelrnn.estimators.sealed_tensors import SealError, read_sealed, write_sealed
+from parallelrnn.experiments.adding import AddingConfig
+from parallelrnn.experiments.experiment import ExperimentError, Job, Workspace
+from parallelrnn.experiments.running.store import Store
+from parallelrnn.experiments.training import progress_of
+from tests.estimators.samples import hourly
+from tests.faults.small_models import load, save
+
+WORDS = {"of": 'a "quoted" word', "progress": "[1, 2]", "empty": ""}
+TENSORS = {"weights": torch.arange(6.0).view(2, 3), "count": torch.tensor(7)}
+
+
+def damages(file: Path) -> Iterator[str]:
+    """Change each bit of a file in turn, then cut it off after each of its bytes; afterwards it is as it was.
+
+    In place, since to write it anew each time would wait for the disk.
+    """
+    data = file.read_bytes()
+    with file.open("r+b", buffering=0) as opened:
+        for place, byte in enumerate(data):
+            for bit in range(8):
+                os.pwrite(opened.fileno(), bytes([byte ^ 1 << bit]), place)
+                yield f"bit {bit} of byte {place}"
+            os.pwrite(opened.fileno(), bytes([byte]), place)
+        for length in reversed(range(len(data))):
+            opened.truncate(length)
+            yield f"the first {length} bytes"
+    file.write_bytes(data)
+
+
+def is_refused(read: Callable[[], Any], kind: type[Exception], *words: str) -> bool:
+    """Whether an error of this kind says one of these; any other error is one of the test."""
+    try:
+        read()
+    except kind as error:
+        if not any(word in str(error) for word in words):
+            raise
+        return True
+    return False
+
+
+def test_sealed_tensors_come_back(tmp_path: Path) -> None:
+    write_sealed(tmp_path / "file", TENSORS, WORDS)
+    words, tensors = read_sealed(tmp_path / "file")
+    assert words == WORDS
+    assert tensors.keys() == TENSORS.keys()
+    assert all(torch.equal(tensors[name], TENSORS[name]) for name in TENSORS)
+
+
+def test_every_bit_of_sealed_tensors_counts(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    write_sealed(file, TENSORS, WORDS)
+    for damage in damages(file):
+        assert is_refused(lambda: read_sealed(file), SealError, "cut off or changed"), damage
+    read_sealed(file)
+    file.write_bytes(file.read_bytes() + b"\0")
+    with pytest.raises(SealError, match="it was cut off or changed"):
+        read_sealed(file)
+
+
+def test_every_bit_of_a_model_counts(tmp_path: Path) -> None:
+    save(tmp_path, 3, size=2)
+    refusals = ("changed", "no JSON", "is not of a", "has version", "no file", "missing", "names weights")
+    for file in list(tmp_path.iterdir()):
+        for damage in damages(file):
+            assert is_refused(lambda: load(tmp_path), ModelFileError, *refusals), f"{file.name}: {damage}"
+    assert load(tmp_path) == 3
+
+
+def test_every_bit_of_a_result_counts(tmp_path: Path) -> None:
+    job, store = Job("adding", AddingConfig("GRU"), 0), Store(tmp_path)
+    first = {**job.to_json(), "key": "first", "metrics": {"mse": 0.25}}
+    second = {**first, "key": "second", "curve": [{"training": 0.5}], "details": {3: (1, 2)}}
+    for line in (first, second):
+        store.append(line)
+    as_read = store.lines("adding")
+    assert [line["key"] for line in as_read] == ["first", "second"]
+    for damage in damages(store.path("adding")):
+        if not is_refused(lambda: store.lines("adding"), ExperimentError, "remove the line"):
+            # A last line without its end does not count. A sum whose name is changed leaves all else as it was.
+            for found, line in zip(store.lines("adding"), as_read, strict=False):
+                assert {name: found.get(name) for name in line} == line, damage
+                assert len(found) <= len(line) + 1, damage
+
+
+def test_results_without_a_sum_are_read(tmp_path: Path) -> None:
+    line = {**Job("adding", AddingConfig("GRU"), 0).to_json(), "key": "first", "metrics": {}}
+    Store(tmp_path).path("adding").write_text(json.dumps(line) + "\n")
+    assert Store(tmp_path).lines("adding") == [line]
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A training of which the first epoch is kept."""
+    directory = tmp_path_factory.mktemp("kept")
+    regressor(max_time=1e-9).fit(*examples(), checkpoint=directory)
+    return directory / FILE
+
+
+def regressor(**more: Any) -> SequenceRegressor:
+    return SequenceRegressor(hidden_size=4, max_epochs=2, epoch_steps=(2, 2), batch_size=8, random_state=0, **more)
+
+
+def examples() -> tuple[Any, Any]:
+    x = np.random.default_rng(0).normal(size=(20, 5, 1))
+    return x, x.sum((1, 2))
+
+
+def test_a_damaged_checkpoint_is_refused_by_who_goes_on(kept: Path, tmp_path: Path) -> None:
+    data, file = kept.read_bytes(), tmp_path / FILE
+    header = 8 + int.from_bytes(data[:8], "little")
+    for place in (0, 9, header // 2, header - 1, header, (header + len(data)) // 2, len(data) - 1):
+        changed = bytearray(data)
+        changed[place] ^= 16
+        for one in (bytes(changed), data[:place]):
+            file.write_bytes(one)
+            with pytest.raises(CheckpointError, match=r"cut off or changed.*; remove it to start anew"):
+                regressor().fit(*examples(), checkpoint=tmp_path, resume=True)
+            with pytest.raises(ExperimentError, match=r"cut off or changed.*; remove it to start anew"):
+                progress_of(Workspace(tmp_path))
+            assert file.read_bytes() == one, "it is left to who may know better"
+    regressor().fit(*examples(), checkpoint=tmp_path)  # anew
+
+
+def test_a_checkpoint_that_does_not_fit_is_refused(kept: Path, tmp_path: Path) -> None:
+    words, tensors = read_sealed(kept)
+    write_sealed(tmp_path / FILE, {name: one for name, one in tensors.items() if "random" not in name}, words)
+    with pytest.raises(CheckpointError, match=r"does not fit this release: 'random\.dropout'; remove it"):
+        regressor().fit(*examples(), checkpoint=tmp_path, resume=True)
+
+
+def test_the_command_says_so_in_a_sentence(kept: Path, tmp_path: Path) -> None:
+    data, model = tmp_path / "series.csv", tmp_path / "model"
+    hourly(ids=("a",)).to_csv(data, index=False)
+    model.mkdir()
+    (model / FILE).write_bytes(kept.read_bytes()[:-1])
+    result = CliRunner().invoke(app, ["fit", str(data), "--horizon", "3", "--out", str(model), "--resume"])
+    assert result.exit_code == 3
+    assert "it was cut off or changed; remove it to start anew" in " ".join(result.output.split())
+    (model / MANIFEST).write_text("{")
+    result = CliRunner().invoke(app, ["forecast", str(model)])
+    assert result.exit_code == 4
+    assert "is no JSON" in result.output

@@ -1,0 +1,134 @@
+"""Places that are full or cannot be written: a sentence says which, and what was there before is as it was."""
+
+from __future__ import annotations
+
+import json
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from parallelrnn import Forecaster
+from parallelrnn.cli import forecasting
+from parallelrnn.cli.app import app
+from parallelrnn.estimators.checkpoint import FILE
+from parallelrnn.experiments import adding
+from parallelrnn.experiments.running import provenance
+from parallelrnn.experiments.running.runner import run
+from parallelrnn.experiments.running.store import Store
+from parallelrnn.files import sentence, write_text
+from tests.estimators.samples import hourly, quick
+from tests.faults.limits import no_file_longer_than
+from tests.faults.small_models import load, names, save
+
+ROOT = Path(__file__).parents[2]
+UNSHARE = ["unshare", "--map-root-user", "--mount"]
+TINY = {"hidden_size": "16", "length": "10", "iterations": "40", "decay_every": "20", "epoch_steps": "5", "test": "20"}
+
+
+def test_a_full_disk_leaves_the_older_file(tmp_path: Path) -> None:
+    path = write_text(tmp_path / "page.html", "old")
+    with no_file_longer_than(1000), pytest.raises(OSError, match=r"page\.html") as raised:
+        write_text(path, "new" * 1000)
+    assert sentence(raised.value) == f"{path}: file too large; make room there, or give another path"
+    assert path.read_text() == "old"
+    assert names(tmp_path) == {"page.html"}
+
+
+@pytest.mark.parametrize(("size", "about"), [(10_000, ""), (100, "word" * 5000)])  # no room for weights, or for words
+def test_a_full_disk_leaves_the_older_model_and_nothing_of_the_newer(tmp_path: Path, size: int, about: str) -> None:
+    save(tmp_path, 1)
+    before = names(tmp_path)
+    with no_file_longer_than(5000), pytest.raises(OSError, match="too large"):
+        save(tmp_path, 2, size, about)
+    assert load(tmp_path) == 1
+    assert names(tmp_path) == before
+
+
+def test_a_run_without_room_fails_and_goes_on_later(tmp_path: Path) -> None:
+    jobs = adding.EXPERIMENT.jobs({"model": ["ParaGRU"], "length": ["100"]}, TINY, 1)
+    with no_file_longer_than(2000):
+        grid = run(jobs, tmp_path, engine="here", threads=1, every=0.0)
+    (problem,) = grid.problems.values()
+    assert f"{FILE}: file too large; make room there" in problem
+    assert "the same command goes on" in problem
+    assert len(run(jobs, tmp_path, engine="here", threads=1).done) == 1
+
+
+def test_a_result_without_room_is_made_up_for(tmp_path: Path) -> None:
+    jobs = adding.EXPERIMENT.jobs({"model": ["ParaGRU"], "length": ["100"]}, TINY, 2)
+    store = Store(tmp_path)
+    run(jobs[:1], tmp_path, engine="here", threads=1)
+    before = store.path("adding").read_bytes()
+    with no_file_longer_than(len(before) + 100):
+        grid = run(jobs, tmp_path, engine="here", threads=1)
+    assert list(grid.problems) == [jobs[1].key]
+    assert "adding.jsonl: file too large; make room there" in grid.problems[jobs[1].key]
+    assert [line["key"] for line in store.lines("adding")] == [jobs[0].key]
+    assert len(run(jobs, tmp_path, engine="here", threads=1).done) == 2
+    assert store.path("adding").read_bytes().startswith(before)
+
+
+def test_who_was_at_a_run_is_not_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(provenance, "COMMIT", "first")
+    assert provenance.commits(tmp_path) == ["first"]
+    monkeypatch.setattr(provenance, "COMMIT", "second")
+    with no_file_longer_than(8), pytest.raises(OSError, match="too large"):
+        provenance.commits(tmp_path)
+    assert provenance.commits(tmp_path) == ["first", "second"]
+
+
+def test_the_command_says_so_and_the_model_before_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data, model = tmp_path / "series.csv", tmp_path / "model"
+    hourly(ids=("a",)).to_csv(data, index=False)
+    quick(max_epochs=1).fit(hourly()).save(model)
+    before = {file.name: file.read_bytes() for file in model.iterdir()}
+    monkeypatch.setattr(forecasting, "Forecaster", lambda horizon, lookback, **options: quick(horizon, 48, **options))
+    with no_file_longer_than(5000):
+        result = CliRunner().invoke(app, ["fit", str(data), "--horizon", "3", "--out", str(model)])
+    assert result.exit_code == 3, result.output
+    assert f"{FILE}: file too large; make room there" in "".join(result.output.split("\n"))
+    assert {file.name: file.read_bytes() for file in model.iterdir()} == before
+    Forecaster.load(model)
+
+
+def test_where_nothing_can_be_written_is_said_before_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = tmp_path / "series.csv"
+    hourly(ids=("a",)).to_csv(data, index=False)
+    made = quick(12)
+    monkeypatch.setattr(forecasting, "Forecaster", lambda horizon, lookback, **options: made)
+    monkeypatch.setattr("parallelrnn.estimators.training.Trainer._epoch", lambda trainer: pytest.fail("it trained"))
+    result = CliRunner().invoke(app, ["fit", str(data), "--horizon", "12", "--out", str(data / "model"), "--resume"])
+    assert result.exit_code == 3, result.output
+    assert "series.csv/model: not a directory; give another path" in "".join(result.output.split("\n"))
+
+
+@pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="there is no device that is always full")
+def test_a_device_is_written_to_and_stays_one() -> None:
+    with pytest.raises(OSError, match="/dev/full") as raised:
+        write_text("/dev/full", "text")
+    assert sentence(raised.value) == "/dev/full: no space left on device; make room there, or give another path"
+    assert stat.S_ISCHR(Path("/dev/full").stat().st_mode)
+    assert write_text("/dev/null", "text") == Path("/dev/null")
+    assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
+
+
+def test_a_file_system_of_its_own_that_is_full_then_read_only(tmp_path: Path) -> None:
+    if subprocess.run([*UNSHARE, "mount", "-t", "tmpfs", "none", str(tmp_path)], capture_output=True).returncode:
+        pytest.skip("this user may mount nothing, not even for a process of its own")
+    program = [*UNSHARE, sys.executable, "-m", "tests.faults.places", str(tmp_path)]
+    done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    full, closed = "no space left on device; make room there", "read-only file system; give another path"
+    files = {"model": "weights-", "checkpoint": "training.safetensors: ", "result": "adding.jsonl: "}
+    for name, file in files.items():
+        for state, words in (("full", full), ("read-only", closed)):
+            assert file in found[f"{name}, {state}"]
+            assert words in found[f"{name}, {state}"]
+            assert ".part" not in found[f"{name}, {state}"]
+    assert found["as it was, full"] == found["as it was, read-only"] == "True"
+    assert found["results"] == "first, second"
