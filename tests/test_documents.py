@@ -84,6 +84,10 @@ def test_the_tables_of_errors_are_those_of_the_results(monkeypatch: pytest.Monke
     mse, mae = re.findall(r"the best published M.E: at or below in (\d+ of \d+)", printed)
     readme = " ".join((ROOT / "README.md").read_text().split())
     assert f"at or below the best that we know published in {mse} settings, the mean absolute error in {mae}" in readme
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in shown if line.startswith("| ETT")]
+    chosen = [row for row in rows if row[1] == "96" and len(row) == 10]
+    short = [f"| {row[0]} | {row[2]} | {' | '.join(cell.split(' / ')[0] for cell in row[4:])} |" for row in chosen]
+    assert [line for line in (ROOT / "README.md").read_text().splitlines() if line.startswith("| ETT")] == short
 
 
 def test_the_tables_of_estimators_are_those_of_the_results(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,3 +146,9 @@ def test_the_pages_of_experiments_are_those_of_the_results() -> None:
 def test_docstring_examples(name: str) -> None:
     results = doctest.testmod(importlib.import_module(name), extraglobs={"torch": torch})
     assert results.failed == 0
+
+
+def test_the_tables_of_stress_are_those_of_the_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "stress")
+    text = (ROOT / "docs" / "reliability.md").read_text()
+    assert importlib.import_module("tables").renewed(text) == text

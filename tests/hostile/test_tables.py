@@ -1,0 +1,75 @@
+"""Tables that are none: each is refused in a sentence that names the file."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pandas as pd
+import pyarrow.parquet
+import pytest
+
+from parallelrnn.cli.tables import read_table
+from parallelrnn.estimators.forecasting.grid import Grid, TimeError
+from parallelrnn.estimators.forecasting.panel import TableError
+
+CSV = b"ds,y\n2024-01-01,1\n2024-01-02,2\n"
+PACKED = gzip.compress(CSV, mtime=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("cut.csv.gz", PACKED[:-12]),
+        ("short.csv.gz", PACKED[:15]),
+        ("broken.csv.gz", PACKED[:12] + b"\xff" * 8 + PACKED[20:]),
+        ("plain.csv.gz", CSV),
+        ("bytes.csv", b"ds,y\n\xff\xfe,1\n"),
+        ("empty.csv", b""),
+        ("ragged.csv", b"a,b\n1,2,3,4\n1,2,3,4,5,6\n"),
+        ("quotes.csv", b'a,b\n"1,2\n'),
+        ("empty.parquet", b""),
+        ("marks.parquet", b"PAR1PAR1"),
+        ("long.parquet", b"PAR1" + b"\xff" * 64 + b"\xff\xff\xff\x7fPAR1"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_is_no_table_is_refused_by_name(tmp_path: Path, name: str, data: bytes) -> None:
+    path = tmp_path / name
+    path.write_bytes(data)
+    with pytest.raises(TableError, match=name):
+        read_table(path)
+
+
+def parquet(tmp_path: Path) -> Path:
+    path = tmp_path / "table.parquet"
+    pd.DataFrame({"ds": ["2024-01-01", "2024-01-02"], "y": [1.0, 2.0]}).to_parquet(path, compression=None)
+    return path
+
+
+def test_texts_of_parquet_that_are_no_texts_are_refused_as_they_are_read(tmp_path: Path) -> None:
+    path = parquet(tmp_path)
+    data = path.read_bytes()
+    assert b"2024-01-02" in data
+    path.write_bytes(data.replace(b"2024-01-02", b"2024-01-\xff\xfe"))
+    with pytest.raises(TableError, match=r"table\.parquet cannot be read"):
+        read_table(path)
+
+
+@pytest.mark.parametrize("words", ["{}", "[]", "no JSON", '{"columns": [{}], "index_columns": [0]}'])
+def test_what_parquet_says_of_its_columns_may_be_nonsense(tmp_path: Path, words: str) -> None:
+    path = parquet(tmp_path)
+    table = pyarrow.parquet.read_table(path).replace_schema_metadata({"pandas": words})
+    pyarrow.parquet.write_table(table, path)
+    with pytest.raises(TableError, match=r"table\.parquet cannot be read: "):
+        read_table(path)
+
+
+def test_a_year_that_is_far_off_is_refused_without_counting_to_it() -> None:
+    stamps = pd.date_range("2020-01-01", periods=3, freq="B", unit="s")
+    far = stamps.append(pd.DatetimeIndex(["9020-01-03"], dtype="datetime64[s]"))
+    with pytest.raises(TimeError, match=r"reach from 2020-01-01 .* to 9020-01-03 .* correct those that are far off"):
+        Grid("B", stamps[0]).locate(far)
+    positions, fits = Grid("B", stamps[0]).locate(stamps)
+    assert positions.tolist() == [0, 1, 2]
+    assert fits.all()
