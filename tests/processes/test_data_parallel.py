@@ -108,7 +108,8 @@ def test_scripts_and_modules_are_run_again_with_their_arguments(
 
 
 def test_devices_are_the_processes_that_torchrun_has_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"TORCHELASTIC_RUN_ID": "none", "LOCAL_WORLD_SIZE": "2", "WORLD_SIZE": "6"}.items():
+    torchrun = {"TORCHELASTIC_RUN_ID": "none", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2", "WORLD_SIZE": "6"}
+    for name, value in torchrun.items():
         monkeypatch.setenv(name, value)
     assert processes.nodes_of(2) == 3
     with pytest.raises(OptionError, match=r"started 2 processes on this machine, and devices=1; give devices=2, or"):

@@ -55,7 +55,6 @@ class Grid:
         if self._spacing is not None:
             away = stamps - self.origin
             return (away // self._spacing).to_numpy(np.int64), np.asarray(away % self._spacing == 0 * self._spacing)
-        self._refuse_far_off(stamps)
         before = self._steps_to(stamps.min())
         between = self.stamps(before, self._steps_to(stamps.max()) - before + 1)
         found = between.get_indexer(stamps)
@@ -68,8 +67,10 @@ class Grid:
             return pd.RangeIndex(first, first + count * self.freq, self.freq)
         return pd.date_range(self.origin + position * self._offset, periods=count, freq=self._offset, unit=self._unit)
 
-    def _refuse_far_off(self, stamps: Stamps) -> None:
-        """Stamps of a calendar are counted one by one: a year 6020 for 2020 would take minutes to be found wrong."""
+    def refuse_far_off(self, stamps: Stamps) -> None:
+        """Refuse a year 9020 for 2020, if months or business days would be counted one by one up to it."""
+        if self._spacing is not None:
+            return
         first, last = min(self.origin, stamps.min()), max(self.origin, stamps.max())
         one, two = self.stamps(0, 2)
         steps = (last - first).days // max(1, (two - one).days)

@@ -223,6 +223,7 @@ def positions_on(grid: Grid, stamps: Stamps, where: Callable[[int], str], remedy
     """The numbers of time stamps that are all on a grid; `where` says which row is meant."""
     if isinstance(stamps, pd.DatetimeIndex) == isinstance(grid.freq, int):
         raise TimeError(f"the model was fitted on time stamps such as {grid.origin}, and these are such as {stamps[0]}")
+    grid.refuse_far_off(stamps)
     positions, fits = grid.locate(stamps)
     if not fits.all():
         index = int((~fits).argmax())
