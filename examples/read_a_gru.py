@@ -17,7 +17,7 @@ def trained() -> tuple[nn.GRU, torch.Tensor]:
     x = torch.tensor((series - series.mean()) / series.std(), dtype=torch.float32)[:, None]  # (T, 1)
     gru, readout = nn.GRU(1, 8), nn.Linear(8, 1)
     optimizer = torch.optim.Adam([*gru.parameters(), *readout.parameters()], 0.02)
-    for _ in range(150):
+    for _ in range(80):
         loss = nn.functional.mse_loss(readout(gru(x[:-1])[0])[11:], x[12:])
         optimizer.zero_grad()
         loss.backward()

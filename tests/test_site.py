@@ -214,6 +214,7 @@ def test_the_page_of_commands_has_every_command_and_option() -> None:
         assert all(text.startswith(one.help) for (_, text), (_, one) in zip(found, options, strict=True)), name
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_quickstart_print_what_it_shows(tmp_path: Path) -> None:
     """In order, in an empty folder. Seconds differ from machine to machine, other numbers by rounding."""
     blocks = re.findall(

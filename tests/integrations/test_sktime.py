@@ -36,6 +36,7 @@ def by_forecaster(y: pd.Series, level: float | None = None, horizon: int = 3) ->
     return Forecaster(horizon, **QUICK).fit(table).predict(level=[] if level is None else [level])
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_it_passes_the_checks_of_sktime() -> None:
     found = check_estimator(ParaForecaster, raise_exceptions=False, verbose=False)
