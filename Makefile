@@ -3,6 +3,7 @@
 # make setup   set up .venv and no more
 # make docs    set up .venv and build the documentation as a site, build/site/index.html
 # make dist    build what is published, dist/, and check it
+# make audit   ask a public database about the pinned packages; needs the network
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -10,7 +11,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 
 # Two targets at once would install into the environment that the other is using.
 .NOTPARALLEL:
-.PHONY: setup demo test test-all lint docs dist clean
+.PHONY: setup demo test test-all lint docs dist audit clean
 
 setup: .venv/.installed-demo
 
@@ -37,6 +38,12 @@ dist: .venv/.installed-test
 	$(BIN)/python -m build --no-isolation
 	$(BIN)/python -m twine check --strict dist/*
 
+# --strict: else packages that the database was not asked about are taken for good ones.
+audit:
+	$(PYTHON) -m venv .venv-audit
+	.venv-audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit==2.10.1
+	.venv-audit/bin/pip-audit --requirement constraints.txt --no-deps --disable-pip --strict
+
 # A stamp is written only after everything is installed, and is older than the files that say what to install once these
 # change. So a second run installs nothing, and a run that was cut off is made up for.
 KERNELS := setup.py $(wildcard src/parallelrnn/kernels/csrc/*.[ch])
@@ -57,4 +64,4 @@ KERNELS := setup.py $(wildcard src/parallelrnn/kernels/csrc/*.[ch])
 	touch .venv/.installed-demo .venv/.installed-docs $@
 
 clean:
-	rm -rf .venv build dist src/*.egg-info src/parallelrnn/kernels/csrc/*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-audit build dist src/*.egg-info src/parallelrnn/kernels/csrc/*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -21,6 +21,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib import import_module
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -133,8 +134,6 @@ def run(seconds: int, parent: Path, name: str) -> dict[str, Any]:
 
 def conditions(seconds: int, at_once: int) -> dict[str, Any]:
     """Under which the numbers were taken."""
-    import atheris
-
     from parallelrnn.bench.conditions import processor, versions
     from parallelrnn.experiments.running.provenance import COMMIT
 
@@ -143,7 +142,7 @@ def conditions(seconds: int, at_once: int) -> dict[str, Any]:
         "processor": processor(),
         "threads": 1,
         **versions(),
-        "atheris": getattr(atheris, "__version__", "3.0.0"),
+        "atheris": version("atheris"),
         "seconds_for_each_target": seconds,
         "targets_at_once": at_once,
     }
@@ -151,10 +150,6 @@ def conditions(seconds: int, at_once: int) -> dict[str, Any]:
 
 def main() -> None:
     """The command."""
-    if find_spec("atheris") is None:
-        raise SystemExit(
-            "this needs atheris, which is not installed: pip install atheris==3.0.0 (CPython from 3.11 on)"
-        )
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("targets", nargs="*", help="some targets; all if none is named")
     parser.add_argument("--seconds", type=int, default=180, help="for each target (180)")
@@ -162,6 +157,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=HERE / "results" / "fuzz.json", help="the file for what was found")
     parser.add_argument("--in-process", type=Path, help=argparse.SUPPRESS)
     told = parser.parse_args()
+    if find_spec("atheris") is None:
+        raise SystemExit(
+            "this needs atheris, which is not installed: pip install atheris==3.0.0 (CPython from 3.11 on)"
+        )
     if told.in_process is not None:
         fuzz_one(told.targets[0], told.seconds, told.in_process)
         return

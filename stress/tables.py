@@ -73,7 +73,7 @@ def fuzz(found: dict[str, Any]) -> list[str]:
         (name, f"{one['runs']:,}", one["seconds"], one["edges"], one["peak_mb"], len(one["findings"]))
         for name, one in found.items()
     ]
-    columns = ("reader", "inputs", "seconds", "branches reached", "most memory, MB", "findings left")
+    columns = ("reader", "inputs", "seconds", "branches reached", "most memory, MB", "findings")
     return _table(columns, rows)
 
 
