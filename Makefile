@@ -7,7 +7,8 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# What is never imported need not be compiled: that is most of what is installed.
+INSTALL := $(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check --constraint constraints.txt
 
 # Two targets at once would install into the environment that the other is using.
 .NOTPARALLEL:
