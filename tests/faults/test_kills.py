@@ -21,6 +21,7 @@ def kills(out: Path, count: int, *victims: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_a_training_survives_kills(tmp_path: Path) -> None:
     found = kills(tmp_path, 3, "sequences")
     assert found["kills"] == 3

@@ -113,7 +113,8 @@ def test_models_learn_a_wave(model: type[ParaModel]) -> None:
     assert found["y"].std() > 0.5
 
 
-@pytest.mark.parametrize("model", ONE_QUICKLY)
+@pytest.mark.slow
+@pytest.mark.parametrize("model", [ParaRNN, ParaLSTM, ParaGRU])
 def test_what_is_known_ahead_counts_at_once_and_what_was_known_before_it(model: type[ParaModel]) -> None:
     """3 and 2 times a number around one; of the rest, windows scaled by 24 values leave a quarter unknown."""
     config = {**SMALL, "hidden_size": 16, "max_steps": 300, "dropout": 0.0, "segment": 1}

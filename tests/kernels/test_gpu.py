@@ -19,7 +19,7 @@ needs_triton = pytest.mark.skipif(not triton.is_available(), reason="Triton is n
 @needs_triton
 @pytest.mark.parametrize("cls", [ParaRNN, ParaLSTM, ParaGRU])
 @pytest.mark.parametrize("options", [{}, {"block_size": [2, 4, 2], "bias": False}, {"form": "polar"}], ids=str)
-@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("packed", [pytest.param(False, marks=pytest.mark.slow), True])
 @pytest.mark.usefixtures("fresh_memory_is_nan")
 def test_a_layer_gives_the_reference_its_due(cls: Any, options: dict[str, Any], packed: bool) -> None:
     kind = {"dtype": torch.float64, "device": DEVICE}

@@ -192,7 +192,13 @@ def test_a_cell_takes_the_steps_of_a_layer(cls: Any, block_size: Any) -> None:
 @pytest.mark.parametrize("cls", LAYERS)
 @pytest.mark.parametrize(
     "options",
-    [{}, {"bidirectional": True, "num_layers": 2}, {"block_size": [2, 1, 3]}, {"form": "polar"}, {"bias": False}],
+    [
+        {},
+        pytest.param({"bidirectional": True, "num_layers": 2}, marks=pytest.mark.slow),
+        {"block_size": [2, 1, 3]},
+        {"form": "polar"},
+        {"bias": False},
+    ],
     ids=str,
 )
 def test_gradients_pass_gradcheck(cls: Any, options: dict[str, Any]) -> None:

@@ -43,7 +43,7 @@ DEEP = {"bidirectional": True, "num_layers": 2, "block_size": [2, 4]}
     [
         *RNNS,
         *GATED,
-        pytest.param(ParaLSTM, DEEP, id="deep ParaLSTM"),
+        pytest.param(ParaLSTM, DEEP, id="deep ParaLSTM", marks=pytest.mark.slow),
         pytest.param(ParaRNN, DEEP, id="deep ParaRNN", marks=pytest.mark.slow),
         pytest.param(ParaGRU, DEEP, id="deep ParaGRU", marks=pytest.mark.slow),
     ],

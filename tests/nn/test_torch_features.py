@@ -190,7 +190,11 @@ def test_autocast_leaves_the_recurrence_alone(cls: Any) -> None:
 
 
 @each_layer
-@pytest.mark.parametrize("options", [{}, {"bidirectional": True, "block_size": [2, 4, 2]}, {"form": "polar"}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [{}, pytest.param({"bidirectional": True, "block_size": [2, 4, 2]}, marks=pytest.mark.slow), {"form": "polar"}],
+    ids=str,
+)
 def test_compiles_as_one_graph_with_gradients(cls: Any, options: dict[str, Any]) -> None:
     torch.compiler.reset()
     layer = cls(3, 8, num_layers=2, **options)
