@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import hashlib
+import json
 import os
 import re
 import tempfile
@@ -10,7 +12,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 try:
     import fcntl
@@ -40,6 +42,12 @@ def write_bytes(path: str | Path, data: bytes) -> Path:
         else:
             _replace(Path(os.path.realpath(path)), data)  # a link stays one
     return path
+
+
+def sum_of(words: Any) -> str:
+    """A checksum of words, the same before they are written as JSON and after they are read."""
+    as_read = json.loads(json.dumps(words))
+    return hashlib.sha256(json.dumps(as_read, sort_keys=True).encode()).hexdigest()
 
 
 @contextmanager

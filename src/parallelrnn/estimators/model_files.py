@@ -23,7 +23,7 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor
 
 from parallelrnn.estimators.out_of_memory import is_out_of_memory
-from parallelrnn.files import one_at_a_time, sweep, write_bytes, write_text
+from parallelrnn.files import one_at_a_time, sum_of, sweep, write_bytes, write_text
 
 MANIFEST = "model.json"
 _WEIGHTS = r"weights-\w+\.safetensors"
@@ -49,7 +49,7 @@ class ModelFormat:
         checksum = hashlib.sha256(data).hexdigest()
         weights = f"weights-{checksum[:16]}.safetensors"
         manifest = {"format": self.name, "version": self.version, "weights": weights, "sha256": checksum, **words}
-        manifest["words_sha256"] = _sum_of(manifest)
+        manifest["words_sha256"] = sum_of(manifest)
         text = json.dumps(manifest, indent=1, allow_nan=False)
         with one_at_a_time(directory):
             try:
@@ -94,7 +94,7 @@ class ModelFormat:
         if not isinstance(manifest, dict) or manifest.get("format") != self.name:
             raise ModelFileError(f"{file} is not of a {self.name}")
         self._check_version(file, manifest.get("version"))
-        if manifest.pop("words_sha256", None) != _sum_of(manifest):
+        if manifest.pop("words_sha256", None) != sum_of(manifest):
             raise ModelFileError(f"{file} is not what was saved: it was changed")
         return manifest
 
@@ -111,10 +111,6 @@ class ModelFormat:
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is no number of JSON")
-
-
-def _sum_of(manifest: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
 
 
 def _weights_file(directory: Path, manifest: dict[str, Any]) -> Path:

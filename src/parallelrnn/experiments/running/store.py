@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from parallelrnn.experiments.experiment import ExperimentError, Job, Workspace
-from parallelrnn.files import check_writable, named_in_errors, settle
+from parallelrnn.files import check_writable, named_in_errors, settle, sum_of
 
 Line = dict[str, Any]
 _NEEDED: dict[str, type] = {"key": str, "experiment": str, "config": dict, "seed": int, "metrics": dict}
@@ -61,7 +60,7 @@ class Store:
         path = self.path(line["experiment"])
         with named_in_errors(path), path.open("ab+") as file, _locked(file):
             _drop_what_was_cut_off(file)
-            file.write(json.dumps({**line, _SUM: _sum_of(line)}).encode() + b"\n")
+            file.write(json.dumps({**line, _SUM: sum_of(line)}).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
             settle(self.folder)
@@ -112,14 +111,9 @@ def _result(text: bytes, place: str) -> Line:
     if wrong is not None:
         expected = f"expected {wrong} to be of the kind {_NEEDED[wrong].__name__}, got {str(line[wrong])[:60]!r}"
         raise ExperimentError(f"{place}: {expected}; mend or remove the line")
-    if line.pop(_SUM, None) not in (None, _sum_of(line)):  # None: of a release without sums
+    if line.pop(_SUM, None) not in (None, sum_of(line)):  # None: of a release without sums
         raise ExperimentError(f"{place}: not what was written, it was changed; remove the line, and it is run again")
     return dict(line)
-
-
-def _sum_of(line: Line) -> str:
-    as_read = json.loads(json.dumps(line))
-    return hashlib.sha256(json.dumps(as_read, sort_keys=True).encode()).hexdigest()
 
 
 def _drop_what_was_cut_off(file: IO[bytes]) -> None:
