@@ -160,3 +160,14 @@ def test_the_command_says_so_in_a_sentence(kept: Path, tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["forecast", str(model)])
     assert result.exit_code == 4
     assert "is no JSON" in result.output
+
+
+def test_the_command_forgets_no_training_that_was_cut_off(kept: Path, tmp_path: Path) -> None:
+    data, model = tmp_path / "series.csv", tmp_path / "model"
+    hourly(ids=("a",)).to_csv(data, index=False)
+    model.mkdir()
+    (model / FILE).write_bytes(kept.read_bytes())
+    result = CliRunner().invoke(app, ["fit", str(data), "--horizon", "3", "--out", str(model)])
+    assert result.exit_code == 3
+    assert "holds a training that was cut off; add --resume to go on with it" in " ".join(result.output.split())
+    assert (model / FILE).read_bytes() == kept.read_bytes()

@@ -74,6 +74,12 @@ def fit(
     Example: parallelrnn fit ETTh1.csv --time date --target OT --horizon 24 --out model/
     """
     with refusals():
+        training = out / TRAINING_FILE
+        if training.exists() and not resume:
+            raise ValueError(
+                f"{out} holds a training that was cut off; add --resume to go on with it, or remove {training} to "
+                "start anew"
+            )
         covariates = _covariates(past, future, static)
         table, layout = _read(data, id_col, time_col, time_format, target, list(chain(*covariates.values())))
         forecaster = Forecaster(
@@ -89,7 +95,7 @@ def fit(
         with told_warnings():
             forecaster.fit(table, frequency_of(freq), val_size, **layout.arguments(), checkpoint=out, resume=resume)
         forecaster.save(out)
-        (out / TRAINING_FILE).unlink(missing_ok=True)  # what was learned is saved
+        training.unlink(missing_ok=True)  # what was learned is saved
         seconds = time.perf_counter() - began
         frequency = forecaster.frequency
     if as_json:
