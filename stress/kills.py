@@ -151,7 +151,7 @@ def _unfinished(folder: Path) -> set[str]:
 
 def _written(part: str) -> str:
     """The file that an unfinished one was to become."""
-    return re.sub(r"\.[0-9a-f]+\.part$", "", part)
+    return re.sub(r"\.[0-9a-f]{12}\.part$", "", part)
 
 
 def _kind(name: str) -> str:

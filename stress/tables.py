@@ -73,7 +73,7 @@ def fuzz(found: dict[str, Any]) -> list[str]:
         (name, f"{one['runs']:,}", one["seconds"], one["edges"], one["peak_mb"], len(one["findings"]))
         for name, one in found.items()
     ]
-    columns = ("reader", "inputs", "seconds", "branches reached", "most memory, MB", "findings")
+    columns = ("reader", "inputs", "seconds in all", "branches reached", "most memory, MB", "findings")
     return _table(columns, rows)
 
 
@@ -81,13 +81,24 @@ def renewed(text: str) -> str:
     """A document with its tables as the results have them."""
     for make in (kills, sanitizers, soak, fuzz):
         name = make.__name__
-        table = "\n".join(make(json.loads((RESULTS / f"{name}.json").read_text())))
+        found = json.loads((RESULTS / f"{name}.json").read_text())
+        table = "\n".join([*make(found), "", f"Measured at {' and '.join(sorted(commits(found)))}."])
         mark = f"<!-- {name} -->"
         pattern = rf"{mark}\n.*?{mark}"
         if not re.search(pattern, text, re.DOTALL):
             raise ValueError(f"{DOCUMENT.name} has no two marks {mark}; put them where the table should be")
         text = re.sub(pattern, lambda _, new=f"{mark}\n\n{table}\n\n{mark}": new, text, flags=re.DOTALL)
     return text
+
+
+def commits(found: Any) -> set[str]:
+    """All that numbers come from."""
+    if not isinstance(found, dict):
+        return set()
+    named = found.get("commit", "")
+    changed = " (with changes that were committed later)" * named.endswith("+")
+    here = {f"commit `{named[:10]}`{changed}"} if named else set()
+    return here.union(*(commits(one) for one in found.values()))
 
 
 def _in(order: dict[str, str]) -> Any:

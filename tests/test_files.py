@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import fcntl
 import os
 import re
+import signal
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -60,8 +62,14 @@ def test_a_file_and_its_name_are_on_the_disk(tmp_path: Path, monkeypatch: pytest
 
 
 def test_what_killed_processes_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
-    left = ("page.html.0123456789ab.part", "page.html.4711.part")
-    others = ("page.html.part", "page.0123456789ab.html.part", "page.html.xyz.part", "pagexhtml.0123456789ab.part")
+    left = ("page.html.0123456789ab.part", "page.html.ba9876543210.part")
+    others = (
+        "page.html.part",
+        "page.html.1.part",
+        "page.0123456789ab.html.part",
+        "page.html.xyz.part",
+        "pagexhtml.0123456789ab.part",
+    )
     for name in left + others:
         (tmp_path / name).touch()
     write_text(tmp_path / "page.html", "text")
@@ -111,3 +119,56 @@ def test_to_see_whether_one_can_write_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(NotADirectoryError):
         check_writable(tmp_path / "file" / "c")
+
+
+def test_a_file_that_others_may_not_read_or_write_stays_so(tmp_path: Path) -> None:
+    path = write_text(tmp_path / "page.html", "old")
+    path.chmod(0o600)
+    write_text(path, "new")
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_write_protected_file_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_text(tmp_path / "page.html", "old")
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # as for who is not the administrator
+    with pytest.raises(PermissionError, match="write-protected"):
+        write_text(path, "new")
+    assert path.read_text() == "old"
+
+
+@pytest.mark.parametrize("name", ["p" * 255, "ü" * 127, "p" * 200])
+def test_names_may_be_as_long_as_the_system_allows(tmp_path: Path, name: str) -> None:
+    write_text(tmp_path / name, "old")
+    write_text(tmp_path / name, "new")
+    assert (tmp_path / name).read_text() == "new"
+    assert names(tmp_path) == {name}
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_lock_ends_with_its_block_though_a_child_lives_on(tmp_path: Path) -> None:
+    with files.one_at_a_time(tmp_path):
+        child = os.fork()
+        if not child:
+            signal.pause()
+            os._exit(0)
+    try:
+        handle = os.open(tmp_path, os.O_RDONLY)
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # an error if it is locked
+        os.close(handle)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="a pipe or a device, and no file"):
+        files.read_bytes(tmp_path / "pipe")
+
+
+def test_new_directories_are_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settled: list[Path] = []
+    monkeypatch.setattr(files, "settle", settled.append)
+    files.make_directory(tmp_path / "a" / "b")
+    files.make_directory(tmp_path / "a" / "b")
+    assert sorted(settled) == [tmp_path, tmp_path / "a"]

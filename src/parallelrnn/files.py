@@ -7,6 +7,8 @@ import hashlib
 import json
 import os
 import re
+import shutil
+import stat
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -20,7 +22,8 @@ except ImportError:  # of Unix; what needs it does without it elsewhere
     fcntl = None  # type: ignore[assignment]
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_PART = r"\.[0-9a-f]+\.part"  # what the name of a file that is being written ends in
+_PART = r"\.[0-9a-f]{12}\.part"  # what the name of a file that is being written ends in
+_LONGEST_NAME = 255 - len(".0123456789ab.part")  # bytes that file systems leave for the beginning
 
 
 def write_text(path: str | Path, text: str) -> Path:
@@ -42,6 +45,22 @@ def write_bytes(path: str | Path, data: bytes) -> Path:
         else:
             _replace(Path(os.path.realpath(path)), data)  # a link stays one
     return path
+
+
+def read_bytes(path: Path) -> bytes:
+    """All of a file; a pipe or a device in its place would never end."""
+    kind = path.stat().st_mode
+    if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):  # of a directory the system says so itself
+        raise OSError(errno.EINVAL, "a pipe or a device, and no file", str(path))
+    return path.read_bytes()
+
+
+def make_directory(path: Path) -> None:
+    """Make a directory and those above it; once this returns, they are on the disk."""
+    missing = [one for one in (path, *path.parents) if not one.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for one in missing:
+        settle(one.parent)
 
 
 def sum_of(words: Any) -> str:
@@ -72,7 +91,7 @@ def sentence(error: OSError) -> str:
 
 def check_writable(directory: Path) -> None:
     """Make a directory and write into it, to know that one can before hours are spent on what is to be kept there."""
-    directory.mkdir(parents=True, exist_ok=True)
+    make_directory(directory)
     with named_in_errors(directory), tempfile.TemporaryFile(dir=directory) as file:  # which has no name to be left
         file.write(b"yes")
         file.flush()
@@ -121,15 +140,23 @@ def one_at_a_time(directory: Path) -> Iterator[None]:
             fcntl.flock(handle, fcntl.LOCK_EX)
         yield
     finally:
-        os.close(handle)  # and with it goes the lock
+        with suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_UN)  # closing is not enough if the process was forked meanwhile
+        os.close(handle)
 
 
 def _replace(path: Path, data: bytes) -> None:
-    sweep(path.parent, re.escape(path.name))  # before, since it may make the room that is needed
-    file = _open_beside(path)
+    old = path.exists()
+    if old and not os.access(path, os.W_OK):  # a directory would let us replace what the file itself protects
+        raise PermissionError(errno.EACCES, "write-protected", str(path))
+    beginning = os.fsencode(path.name)[:_LONGEST_NAME].decode(errors="ignore")
+    sweep(path.parent, re.escape(beginning))  # before, since it may make the room that is needed
+    file = _open_beside(path.with_name(beginning))
     beside = Path(file.name)
     try:
         with file:
+            if old:
+                shutil.copymode(path, beside)  # who may not read it may not from now on either
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

@@ -10,6 +10,7 @@ from fuzz_targets.target import Target
 from parallelrnn.experiments.reading.document import document
 from parallelrnn.experiments.registry import EXPERIMENTS
 from parallelrnn.experiments.running.store import Store
+from parallelrnn.files import sum_of
 
 _RESULTS = Path(__file__).parents[2] / "results"
 _SEEDS = 2  # lines of each experiment
@@ -28,7 +29,7 @@ def _seeds(folder: Path) -> list[bytes]:
 def _read(data: bytes, folder: Path) -> None:
     try:
         name, *lines = json.loads(data)
-        text = "".join(json.dumps(line) + "\n" for line in lines)
+        text = "".join(json.dumps({**line, "sha256": sum_of(line)}) + "\n" for line in lines)
     except (TypeError, ValueError, RecursionError):
         name, text = "speed", None
     if not isinstance(name, str) or name not in EXPERIMENTS:

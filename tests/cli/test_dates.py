@@ -106,7 +106,7 @@ def test_times_with_offsets_are_turned_into_utc(zone: str) -> None:
     table = pd.DataFrame({"when": [one.isoformat() for one in stamps.tz_convert(zone)], "y": range(60)})
     assert understand(table, None, None, (), ()).time == "when"
     dated, told = read_dates(table, "when", None)
-    assert told == "turned into UTC"
+    assert told == "times have a time zone and are turned into UTC, as forecasts will be"
     assert list(dated["when"]) == list(stamps.tz_localize(None))
     aware = pd.DataFrame({"when": stamps.tz_convert(zone), "y": range(60)})
     assert list(read_dates(aware, "when", None)[0]["when"]) == list(stamps.tz_localize(None))

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from parallelrnn import Forecaster
 from parallelrnn.cli import demo, forecasting
 from parallelrnn.cli.app import app
+from parallelrnn.estimators.training import Trainer
 from tests.estimators.samples import hourly, quick
 
 
@@ -116,13 +117,13 @@ def test_dates_are_read_as_people_write_them(csv: Path, tmp_path: Path) -> None:
     american, later, model = tmp_path / "american.csv", tmp_path / "later.csv", tmp_path / "model"
     table.assign(date=table["date"].dt.strftime(form)).to_csv(american, index=False)
     fitted = run("fit", american, "--horizon", 12, "--out", model)
-    assert f"guessed: times are written as '{form}'" in fitted.output
+    assert f"note: times are written as '{form}'" in fitted.output
     expected = run("forecast", model).stdout
     assert expected.splitlines()[1].startswith("2024-01-17 16:00:00,")
     table.tail(60).assign(date=table["date"].dt.strftime(form)).to_csv(later, index=False)
     found = run("forecast", model, "--data", later)
     assert found.stdout == expected
-    assert f"note: times are read as '{form}'" in found.stderr
+    assert f"note: times are written as '{form}'" in found.stderr
     given = run("forecast", model, "--data", later, "--time-format", form)
     assert given.stdout == expected
     assert not given.stderr
@@ -174,6 +175,11 @@ def test_covariates_are_named(csv: Path, tmp_path: Path) -> None:
         (["fit", "nowhere.csv", "--horizon", "3", "--out", "m"], 3, "there is no file nowhere.csv"),
         (["fit", "{csv}", "--horizon", "3", "--target", "z", "--out", "m"], 3, "has no column 'z'"),
         (["fit", "{csv}", "--horizon", "3", "--time", "a", "--out", "m"], 3, "time column 'a'"),
+        (
+            ["fit", "{csv}", "--horizon", "3", "--time", "date", "--target", "date", "--out", "m"],
+            3,
+            "the column 'date' is given by --time and by --target; each needs a column of its own",
+        ),
         (["fit", "{csv}", "--horizon", "0", "--out", "m"], 2, "horizon"),
         (["fit", "{csv}", "--horizon", "3", "--cell", "x", "--out", "m"], 2, "cell should be one of"),
         (["fit", "{csv}", "--horizon", "400", "--out", "m"], 3, "no series is long enough"),
@@ -204,6 +210,45 @@ def test_files_that_hold_no_series(content: bytes, message: str, tmp_path: Path)
     path.write_bytes(content)
     result = run("fit", path, "--horizon", 3, "--out", tmp_path / "m", code=3)
     assert message in " ".join(result.output.split())
+
+
+def test_a_series_may_be_called_na(tmp_path: Path) -> None:
+    path, model = tmp_path / "countries.csv", tmp_path / "m"
+    hourly(ids=("NA", "nan")).to_csv(path, index=False)
+    run("fit", path, "--horizon", 3, "--out", model)
+    ids = [line.split(",")[0] for line in run("forecast", model).stdout.splitlines()[1:]]
+    assert ids == ["NA"] * 3 + ["nan"] * 3
+    path.write_text(path.read_text() + ",2024-02-01 00:00:00,1\n")
+    assert "the id column 'unique_id' is empty there" in run("fit", path, "--horizon", 3, "--out", model, code=3).output
+
+
+def test_the_target_is_not_the_time(tmp_path: Path) -> None:
+    """Though it is called y, which is what a target is called."""
+    path = tmp_path / "years.csv"
+    pd.DataFrame({"y": range(1700, 1900), "spots": np.sin(np.arange(200))}).to_csv(path, index=False)
+    assert "guessed: target 'spots'" in run("fit", path, "--horizon", 3, "--time", "y", "--out", tmp_path / "m").output
+
+
+def test_what_was_cut_off_is_told_of(csv: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tmp_path / "m"
+    epoch = Trainer._epoch
+
+    def cut(self: Trainer[Any]) -> float:
+        if self.progress.epoch == 1:
+            raise KeyboardInterrupt
+        return epoch(self)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Trainer, "_epoch", cut)
+        assert (
+            "the same command with --resume goes on" in run("fit", csv, "--horizon", 3, "--out", model, code=130).output
+        )
+    told = run("forecast", model, code=4).output
+    assert "holds a training that was cut off, and no model yet; go on with it" in " ".join(told.split())
+    assert "starts anew" not in run("fit", csv, "--horizon", 3, "--out", model, "--resume").output
+    assert "this one starts anew" in " ".join(
+        run("fit", csv, "--horizon", 3, "--out", model, "--resume").output.split()
+    )
 
 
 def test_times_that_nobody_can_guess_are_asked_for(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ class Web:
     folder: Path
     address: str
     asked: list[str] = field(default_factory=list)
+    led: dict[str, str] = field(default_factory=dict)  # which paths lead elsewhere
 
 
 @pytest.fixture
@@ -43,15 +44,24 @@ def web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Web]:
     folder = tmp_path / "web"
     folder.mkdir()
     asked: list[str] = []
+    led: dict[str, str] = {}
 
     class Handler(SimpleHTTPRequestHandler):
         def log_message(self, *args: Any) -> None:
             asked.append(self.path)
 
+        def do_GET(self) -> None:
+            if self.path in led:
+                self.send_response(302)
+                self.send_header("Location", led[self.path])
+                self.end_headers()
+            else:
+                super().do_GET()
+
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(folder)))
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
-    yield Web(folder, f"http://127.0.0.1:{server.server_port}", asked)
+    yield Web(folder, f"http://127.0.0.1:{server.server_port}", asked, led)
     server.shutdown()
     server.server_close()
     thread.join()

@@ -99,6 +99,16 @@ def test_without_a_network_it_says_what_to_put_where(
     assert files(cache) == []
 
 
+@pytest.mark.parametrize("elsewhere", ["/other.csv", "ftp://127.0.0.1/other.csv"])
+def test_an_address_that_leads_to_an_open_way_is_refused(web: Web, cache: Path, elsewhere: str) -> None:
+    put(web.folder / "other.csv")
+    web.led["/small.csv"] = elsewhere
+    with pytest.raises(DatasetError, match=r"it leads to (http|ftp)://127.*/other\.csv, which is not https"):
+        locate(source(web))
+    assert web.asked == ["/small.csv"]
+    assert files(cache) == []
+
+
 def test_a_page_that_is_not_there_is_refused(web: Web, cache: Path) -> None:
     with pytest.raises(DatasetError, match="404"):
         locate(source(web, None))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -82,7 +81,7 @@ def test_markdown_of_results_has_no_markup_of_theirs(tmp_path: Path) -> None:
     result = line("speed", {"2 total median": 1.0, "torch.nn.RNN total median": 2.0}, rounds=3)
     result["machine"] = {**result["machine"], "processor": words}
     result["config"]["note"] = words
-    (tmp_path / "speed.jsonl").write_text(json.dumps(result) + "\n")
+    Store(tmp_path).append(result)
     text = document({"speed": Store(tmp_path).lines("speed")})
     assert not set(text) & set(OBEYED)
     told = [one for one in text.splitlines() if "alert(1)" in one]

@@ -16,13 +16,13 @@ from tests.experiments.reading.lines import line
 METRICS = {"2 total median": 1.0, "torch.nn.RNN total median": 2.0}
 
 
-def read(folder: Path, text: str) -> str:
-    (folder / "speed.jsonl").write_text(text + "\n")
+def shown(folder: Path, result: dict[str, Any]) -> str:
+    Store(folder).append(result)
     return document({"speed": Store(folder).lines("speed")})
 
 
 def test_a_line_that_a_run_leaves_is_shown(tmp_path: Path) -> None:
-    assert "EPYC (2 cores, avx2)" in read(tmp_path, json.dumps(line("speed", METRICS)))
+    assert "EPYC (2 cores, avx2)" in shown(tmp_path, line("speed", METRICS))
 
 
 @pytest.mark.parametrize(
@@ -41,8 +41,10 @@ def test_a_line_that_a_run_leaves_is_shown(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_line_is_refused_with_its_place(tmp_path: Path, text: str, message: str) -> None:
+    store = Store(tmp_path)
+    store.path("speed").write_text(text + "\n")
     with pytest.raises(ExperimentError, match=message):
-        read(tmp_path, text)
+        store.lines("speed")
 
 
 @pytest.mark.parametrize(
@@ -62,8 +64,8 @@ def test_what_is_no_line_is_refused_with_its_place(tmp_path: Path, text: str, me
 def test_a_line_that_cannot_be_shown_is_refused_or_left_out(tmp_path: Path, name: str, value: Any) -> None:
     result = {**line("speed", METRICS), name: value}
     try:
-        shown = read(tmp_path, json.dumps(result))
+        text = shown(tmp_path, result)
     except ExperimentError as error:
         assert "is not what a run leaves" in str(error)  # noqa: PT017
     else:
-        assert "of other cells" in shown
+        assert "of other cells" in text

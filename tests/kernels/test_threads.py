@@ -165,8 +165,8 @@ class Learning(Dataset[list[Tensor]]):
 
 
 def found_by_workers(data: Dataset[list[Tensor]], start: str) -> list[list[Tensor]]:
-    # A worker that hangs is an error after a minute, and not a test that never ends.
-    return list(DataLoader(data, batch_size=None, num_workers=2, multiprocessing_context=start, timeout=60))
+    # A worker that hangs is an error after ten minutes, and not a test that never ends.
+    return list(DataLoader(data, batch_size=None, num_workers=2, multiprocessing_context=start, timeout=600))
 
 
 @pytest.mark.skipif("fork" not in torch.multiprocessing.get_all_start_methods(), reason="there is no fork here")

@@ -18,11 +18,12 @@ from torch import Tensor, distributed
 from parallelrnn import Forecaster, SequenceClassifier, SequenceRegressor
 from parallelrnn.arguments import OptionError
 from parallelrnn.estimators import training
-from parallelrnn.estimators.processes import ProcessError
+from parallelrnn.estimators.launching import ProcessError
 from parallelrnn.estimators.training import Trainer, make_fabric
 from tests.estimators.samples import hourly, quick
 
 Numbers = dict[str, Tensor]
+FILE = Path(__file__)  # which is no directory
 
 
 def with_gaps() -> Any:
@@ -33,9 +34,9 @@ def with_gaps() -> Any:
     return df.assign(y=df["y"].where(~gone))
 
 
-def ragged() -> tuple[list[Any], Any]:
+def ragged(count: int = 61) -> tuple[list[Any], Any]:
     random = np.random.default_rng(1)
-    sequences = [random.standard_normal((int(length), 2)) for length in random.integers(5, 30, 61)]
+    sequences = [random.standard_normal((int(length), 2)) for length in random.integers(5, 30, count)]
     return sequences, np.array([one.mean() for one in sequences])
 
 
@@ -102,9 +103,23 @@ def kept(out: Path, resume: bool = False, **options: Any) -> Forecaster:
 def refused(call: Callable[[], Any]) -> str:
     try:
         call()
-    except (OptionError, ProcessError) as error:
+    except (OptionError, ProcessError, OSError) as error:
         return str(error)
     return ""
+
+
+def exchanged(rank: int) -> tuple[list[Any], Any]:
+    """Of many sequences two have each other's target, in one process."""
+    sequences, values = ragged(count=400)
+    values[[200, 201]] = values[[201, 200]] if rank else values[[200, 201]]
+    return sequences, values
+
+
+def ending_otherwise(rank: int) -> Any:
+    """One value, which serves for validation alone, is another in one process."""
+    df = hourly(noise=1.0)
+    df.loc[399, "y"] += 0.1 * rank
+    return df
 
 
 def refusals(rank: int) -> dict[str, str]:
@@ -113,6 +128,8 @@ def refusals(rank: int) -> dict[str, str]:
         "other data": refused(lambda: forecaster(devices=2).fit(hourly(noise=1.0, seed=rank))),
         "other steps": refused(lambda: forecaster(devices=2).fit(hourly(steps=300 + rank))),
         "other seeds": refused(lambda: SequenceRegressor(devices=2).fit(*ragged())),
+        "exchanged": refused(lambda: SequenceRegressor(devices=2, random_state=0).fit(*exchanged(rank))),
+        "other ending": refused(lambda: forecaster(devices=2).fit(ending_otherwise(rank))),
         "small batch": refused(lambda: forecaster(devices=2, batch_size=1).fit(hourly())),
         "three": refused(lambda: make_fabric("cpu", 3, "32-true")),
     }
@@ -165,6 +182,9 @@ def everything(out: Path) -> None:
     numbers["kept"] = numbers_of(whole)
     whole.save(out / f"model-{rank}")
     said: dict[str, Any] = {"refusals": refusals(rank), "epochs": epochs_by_other_clocks(rank)}
+    said["no directory"] = refused(lambda: forecaster(devices=2).fit(with_gaps(), checkpoint=FILE))
+    if rank == 0:  # as a script does that has more to do once: nobody else takes part
+        forecaster(max_epochs=1).fit(with_gaps(), checkpoint=out / "alone")
     keep(out, rank, numbers)
     (out / f"said-{rank}.json").write_text(json.dumps(said))
     (out / "killed.txt").write_text(killed_in_the_third_epoch(out / "killed", rank))
@@ -172,8 +192,11 @@ def everything(out: Path) -> None:
 
 def go_on(out: Path) -> None:
     """With the fit that was killed; only the first process knows of its checkpoint."""
-    numbers = {"kept": numbers_of(kept(out, resume=True))}
-    keep(out, distributed.get_rank(), numbers)
+    model = kept(out, resume=True)
+    rank = distributed.get_rank()
+    keep(out, rank, {"kept": numbers_of(model)})
+    distributed.destroy_process_group()
+    model.save(out / f"model-{rank}")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import load_file
 
 from parallelrnn.arguments import OptionError
-from parallelrnn.estimators import processes
+from parallelrnn.estimators import launching
 from parallelrnn.estimators.training import make_fabric
 from tests.processes import fits
 from tests.processes.launching import ENVIRONMENT, LONG, TORCHRUN, run
@@ -46,6 +46,8 @@ def test_two_processes_find_what_one_finds_and_go_on_when_one_was_killed(tmp_pat
     assert len(resumed["kept history"]) == 4
     assert resumed.keys() == {name for name in first if name.startswith("kept ")}
     assert all(torch.equal(first[name], resumed[name]) for name in resumed), "as if nobody had been killed"
+    assert (tmp_path / "killed" / "model-0" / "model.json").exists(), "saved by the first, though the group had ended"
+    assert not (tmp_path / "killed" / "model-1").exists()
 
 
 def check_numbers(found: dict[str, torch.Tensor]) -> None:
@@ -77,11 +79,12 @@ def check_files(folder: Path) -> None:
 def check_words(said: dict[str, dict[str, str]]) -> None:
     """All processes have said the same, instead of one waiting for another."""
     refusals = said["refusals"]
-    for name in ("other data", "other steps", "other seeds"):
+    for name in ("other data", "other steps", "other seeds", "exchanged", "other ending"):
         assert "have not read the same data" in refusals[name]
     assert "a batch of 1 cannot be shared by 2 processes" in refusals["small batch"]
     assert "runs in 2 processes since its first fit, and devices=3" in refusals["three"]
     assert said["epochs"] == 1, "time that is up in one is up in all"
+    assert "File exists" in said["no directory"], "what the first meets, all tell of"
 
 
 @pytest.mark.parametrize("interactive", [False, True])
@@ -104,21 +107,20 @@ def test_scripts_and_modules_are_run_again_with_their_arguments(
     main.__file__, main.__spec__ = "/a/fit.py", None if spec is None else importlib.machinery.ModuleSpec(spec, None)
     monkeypatch.setitem(sys.modules, "__main__", main)
     monkeypatch.setattr(sys, "argv", ["fit.py", "--fast"])
-    assert processes._this_script(2) == [sys.executable, *what, "--fast"]
+    assert launching._this_script(2) == [sys.executable, *what, "--fast"]
 
 
 def test_devices_are_the_processes_that_torchrun_has_started(monkeypatch: pytest.MonkeyPatch) -> None:
     torchrun = {"TORCHELASTIC_RUN_ID": "none", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2", "WORLD_SIZE": "6"}
     for name, value in torchrun.items():
         monkeypatch.setenv(name, value)
-    assert processes.nodes_of(2) == 3
+    assert launching.nodes_of(2) == 3
     with pytest.raises(OptionError, match=r"started 2 processes on this machine, and devices=1; give devices=2, or"):
         make_fabric("cpu", 1, "32-true")
 
 
-def test_alone_everything_is_ones_own() -> None:
-    assert processes.is_first()
-    assert processes.from_first(5) == processes.done_by_first(lambda: 5) == 5
+def test_alone_one_writes() -> None:
+    assert launching.is_first()
 
 
 ENDS_AT_ONCE = """

@@ -11,17 +11,16 @@ from parallelrnn.estimators.forecasting.panel import TableError
 _DAYS = ("%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y", "%m/%d/%y", "%d/%m/%y", "%d.%m.%y")
 _MONTHS = ("%b %Y", "%B %Y", "%b-%Y", "%b-%y", "%m/%Y")
 _QUARTER = "1980Q1"  # how one is written, and the name of that form
-_UTC = "turned into UTC"
 _CLOCKS = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
 
 
 def read_dates(frame: pd.DataFrame, name: str, form: str | None) -> tuple[pd.DataFrame, str | None]:
-    """A table with time stamps in one of its columns, and the form in which they were found if none was given."""
+    """A table with time stamps in one of its columns, and what was guessed of them if no form was given."""
     if form is not None:
         return _with(frame, name, _in_form(frame[name], form)), None
     if getattr(frame[name].dtype, "tz", None) is not None or (is_text(frame[name]) and _has_zones(frame[name])):
         stamps = pd.to_datetime(frame[name], utc=True, format="ISO8601").dt.tz_localize(None)
-        return _with(frame, name, stamps), _UTC
+        return _with(frame, name, stamps), "times have a time zone and are turned into UTC, as forecasts will be"
     if not is_text(frame[name]) or is_iso(frame[name]):
         return frame, None
     forms = possible_forms(frame[name])
@@ -32,7 +31,7 @@ def read_dates(frame: pd.DataFrame, name: str, form: str | None) -> tuple[pd.Dat
             f"the time column {name!r} can be read in {len(forms)} ways, {' or '.join(map(repr, forms))}; say which by "
             "--time-format"
         )
-    return _with(frame, name, _read_in(frame[name], forms[0])), forms[0]
+    return _with(frame, name, _read_in(frame[name], forms[0])), f"times are written as {forms[0]!r}"
 
 
 def is_text(column: pd.Series) -> bool:

@@ -6,7 +6,8 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,6 +23,7 @@ from parallelrnn.estimators import Forecaster
 from parallelrnn.estimators.checkpoint import FILE as TRAINING_FILE
 from parallelrnn.estimators.forecasting.evaluation import evaluate as score
 from parallelrnn.estimators.forecasting.tables import as_frame
+from parallelrnn.estimators.model_files import MANIFEST, ModelFileError
 from parallelrnn.interpret.text import printable
 
 Data = Annotated[Path, typer.Argument(help="A CSV or Parquet file of one series or many.", show_default=False)]
@@ -43,7 +45,7 @@ Future = Annotated[list[str] | None, typer.Option("--future", help="A covariate 
 Static = Annotated[list[str] | None, typer.Option("--static", help="A covariate that never changes.")]
 ValSize = Annotated[int | None, typer.Option("--val-size", min=1, help="Steps at the end that tell when to stop.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Fixes all that is random.")]
-MaxTime = Annotated[float | None, typer.Option("--max-time", help="Seconds after which training ends.")]
+MaxTime = Annotated[float | None, typer.Option("--max-time", help="Seconds after which training ends, with the epoch.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
 Level = Annotated[list[float] | None, typer.Option("--level", help="An interval, in per cent; may be repeated.")]
 
@@ -80,6 +82,8 @@ def fit(
                 f"{out} holds a training that was cut off; add --resume to go on with it, or remove {training} to "
                 "start anew"
             )
+        if resume and not training.exists():
+            note(f"there is no training to go on with in {out}: this one starts anew")
         covariates = _covariates(past, future, static)
         table, layout = _read(data, id_col, time_col, time_format, target, list(chain(*covariates.values())))
         forecaster = Forecaster(
@@ -92,7 +96,7 @@ def fit(
             **covariates,
         )
         began = time.perf_counter()
-        with told_warnings():
+        with told_warnings(), _kept_if_cut_off(training):
             forecaster.fit(table, frequency_of(freq), val_size, **layout.arguments(), checkpoint=out, resume=resume)
         forecaster.save(out)
         training.unlink(missing_ok=True)  # what was learned is saved
@@ -125,7 +129,7 @@ def forecast(
     Example: parallelrnn forecast model/ --level 80 --level 95 --out forecast.csv
     """
     with refusals():
-        forecaster = Forecaster.load(model)
+        forecaster = _load(model)
         columns, new = forecaster.columns, None
         if data is not None:
             table = _only(read_table(data, columns.id), columns.all, data)
@@ -136,7 +140,7 @@ def forecast(
         if out is not None:
             write_table(found, out)
     if as_json:
-        typer.echo(found.to_json(orient="records", date_format="iso"))
+        typer.echo(found.to_json(orient="records", date_format="iso", double_precision=15))
     elif out is None:
         text = found.to_csv(index=False)
         typer.echo(printable(text, keep="\n\t") if sys.stdout.isatty() else text, nl=False, color=True)
@@ -157,7 +161,7 @@ def explain(
     Example: parallelrnn explain model/ --html report.html
     """
     with refusals():
-        forecaster = Forecaster.load(model)
+        forecaster = _load(model)
         ahead = _ahead(future, forecaster, time_format)
         found = forecaster.explain(ahead)
         if html is not None:
@@ -217,6 +221,26 @@ def evaluate(
         Console(highlight=False).print(str(found.display().text()), markup=False, soft_wrap=True)
 
 
+def _load(model: Path) -> Forecaster:
+    if (model / TRAINING_FILE).exists() and not (model / MANIFEST).exists():
+        raise ModelFileError(
+            f"{model} holds a training that was cut off, and no model yet; go on with it by parallelrnn fit, with the "
+            "same options and --resume"
+        )
+    return Forecaster.load(model)
+
+
+@contextmanager
+def _kept_if_cut_off(training: Path) -> Iterator[None]:
+    """Say how to go on where Ctrl-C ends the block."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if training.exists():
+            note("what was learned so far is kept; the same command with --resume goes on")
+        raise
+
+
 def _covariates(past: list[str] | None, future: list[str] | None, static: list[str] | None) -> dict[str, Any]:
     """As `Forecaster` takes them."""
     return {"past_covariates": past or (), "future_covariates": future or (), "static_covariates": static or ()}
@@ -243,8 +267,7 @@ def _read(
     table = read_table(data, id_col)
     layout = understand(table, id_col, time_col, target or (), covariates)
     used = [*([] if layout.id is None else [layout.id]), layout.time, *layout.targets, *covariates]
-    table, form = read_dates(_only(table, used, data), layout.time, time_format)
-    return table, layout if form is None else layout.with_guess(f"times are written as {form!r}")
+    return _dated(_only(table, used, data), layout.time, time_format), layout
 
 
 def _ahead(path: Path | None, forecaster: Forecaster, time_format: str | None) -> pd.DataFrame | None:
@@ -254,12 +277,12 @@ def _ahead(path: Path | None, forecaster: Forecaster, time_format: str | None) -
 
 
 def _dated(table: pd.DataFrame, time_col: str, time_format: str | None) -> pd.DataFrame:
-    """A table for a model that knows its time column."""
+    """A table with time stamps; what was guessed of them is told at once, since it may be why they are refused."""
     if time_col not in table.columns:
         return table  # the forecaster refuses it, in its own words
-    dated, form = read_dates(table, time_col, time_format)
-    if form is not None:
-        note(f"times are read as {form!r}")
+    dated, guess = read_dates(table, time_col, time_format)
+    if guess is not None:
+        note(guess)
     return dated
 
 

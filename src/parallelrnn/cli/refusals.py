@@ -35,6 +35,7 @@ _OPTIONS = {  # what Python calls them, and what the command does
     r"parse the column first, by pd\.to_datetime\(\.\.\., format=(.*?)\) say": r"say how times are written, by "
     r"--time-format \1 say",
     r", by df\[time\]\.dt\..*$": "",  # how to do it in Python
+    r", df\.drop_duplicates\(.*?\) say": "",
     r"\bid_col=": "--id",
     r"\btime_col=": "--time",
     r"\btarget_col=": "--target",
@@ -45,6 +46,7 @@ _OPTIONS = {  # what Python calls them, and what the command does
     r"\bfuture_covariates\b": "--future",
     r"\bstatic_covariates\b": "--static",
     r"\bmax_time\b": "--max-time",
+    r"\blookback=": "--lookback ",
 }
 
 
@@ -67,7 +69,11 @@ def _in_words_of_the_command(error: Exception) -> str:
         return f"memory was used up ({str(error) or type(error).__name__}); give less at once, or close other programs"
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         return sentence(error)
-    text = str(error)
+    return _with_options(str(error))
+
+
+def _with_options(text: str) -> str:
+    """Options where it speaks of arguments."""
     for pattern, option in _OPTIONS.items():
         text = re.sub(pattern, option, text)
     return text
@@ -82,7 +88,7 @@ def told_warnings() -> Iterator[None]:
             warnings.simplefilter("always")
             yield
     finally:
-        for text in dict.fromkeys(str(one.message) for one in caught):
+        for text in dict.fromkeys(_with_options(str(one.message)) for one in caught):
             note(text)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -51,17 +51,19 @@ def _read_parquet(path: Path) -> pd.DataFrame:
 
 
 def _read_csv(path: Path, ids: Sequence[str]) -> pd.DataFrame:
-    """A table in which ids such as 007 stay what they are; columns are apart by what its first line has most of."""
+    """A table in which ids such as 007 and NA stay so; columns are apart by what its first line has most of."""
     head = "".join(map(str, pd.read_csv(path, sep=_NOWHERE, nrows=0, engine="python").columns))
     separator = max(_SEPARATORS, key=head.count)
     frame = pd.read_csv(path, sep=separator)
     if separator != ",":
         frame = _with_decimal_commas(frame)
-    numbers = [name for name in ids if name in frame.columns and pd.api.types.is_numeric_dtype(frame[name])]
-    if numbers:
-        texts = pd.read_csv(path, sep=separator, usecols=numbers, dtype="string")
-        for name in numbers:
-            if texts[name].str.match(r"0\d").any():
+    named = [name for name in ids if name in frame.columns]
+    if named:
+        texts = pd.read_csv(path, sep=separator, usecols=named, dtype="string", keep_default_na=False, na_values=[""])
+        for name in named:
+            is_number = pd.api.types.is_numeric_dtype(frame[name])
+            words = (frame[name].isna() & texts[name].notna()).any()  # NA may be Namibia
+            if words or (is_number and texts[name].str.match(r"0\d").any()):
                 frame[name] = texts[name]
     return frame
 
@@ -99,10 +101,6 @@ class Layout:
     targets: tuple[str, ...]
     guesses: tuple[str, ...]
 
-    def with_guess(self, guess: str) -> Layout:
-        """The same with one more guess."""
-        return replace(self, guesses=(*self.guesses, guess))
-
     def arguments(self) -> dict[str, Any]:
         """As `Forecaster.fit` takes them."""
         ids = {} if self.id is None else {"id_col": self.id}
@@ -126,6 +124,11 @@ def understand(
     if not targets:
         targets = _guess_targets(frame, (id, time, *covariates))
         guesses.append(f"target{'s' if len(targets) > 1 else ''} {', '.join(map(repr, targets))}")
+    roles = [("--time", time), *([] if id is None else [("--id", id)]), *(("--target", name) for name in targets)]
+    for index, (option, name) in enumerate(roles):
+        other = next((one for one, taken in roles[:index] if taken == name), None)
+        if other is not None:
+            raise TableError(f"the column {name!r} is given by {other} and by {option}; each needs a column of its own")
     return Layout(id, time, tuple(targets), tuple(guesses))
 
 
@@ -147,7 +150,7 @@ def _guess_time(frame: pd.DataFrame) -> str:
 
 
 def _guess_targets(frame: pd.DataFrame, taken: Sequence[str | None]) -> list[str]:
-    if "y" in frame.columns:
+    if "y" in frame.columns and "y" not in taken:
         return ["y"]
     found = [name for name in frame.columns if name not in taken and pd.api.types.is_numeric_dtype(frame[name])]
     if not found:

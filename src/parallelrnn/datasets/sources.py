@@ -17,6 +17,8 @@ import zipfile
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+from urllib.parse import urljoin
 
 from parallelrnn.files import write_bytes
 
@@ -135,7 +137,8 @@ def _download(source: Source) -> Path:
     fetcher = pooch.create(cache, base_url="", registry={path: known}, urls={path: source.url})
     # pooch refuses to show progress where tqdm is missing.
     bar = sys.stderr.isatty() and importlib.util.find_spec("tqdm") is not None
-    found = Path(fetcher.fetch(path, progressbar=bar))
+    downloader = pooch.HTTPDownloader(progressbar=bar, hooks={"response": _refuse_open_ways})
+    found = Path(fetcher.fetch(path, downloader=downloader))
     if source.archive is None:
         return found
     try:
@@ -143,6 +146,14 @@ def _download(source: Source) -> Path:
     except ValueError:
         found.unlink(missing_ok=True)  # an error page, say; kept, it would be taken for the archive the next time
         raise
+
+
+def _refuse_open_ways(response: Any, **_: Any) -> None:
+    """By https, wherever an address leads: on any other way everybody could send another file."""
+    if response.is_redirect:
+        target = urljoin(response.url, response.headers["location"])
+        if not target.startswith("https:"):
+            raise ValueError(f"it leads to {target}, which is not https")
 
 
 def _extract(archive: Path, source: Source) -> Path:

@@ -9,7 +9,7 @@ import dataclasses
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from parallelrnn.estimators.processes import done_by_first, is_first
+from parallelrnn.estimators.collectives import done_by_first
+from parallelrnn.estimators.launching import is_first
+from parallelrnn.estimators.model_files import under
 from parallelrnn.estimators.progress import progress_bar
-from parallelrnn.estimators.sealed_tensors import SealError, read_sealed, write_sealed
+from parallelrnn.estimators.sealed_tensors import SealError, unseal, write_sealed
 from parallelrnn.estimators.training import ModuleT, Progress, Trainer
-from parallelrnn.files import check_writable, sweep
+from parallelrnn.files import check_writable, read_bytes, sweep
 
 FILE = "training.safetensors"
 
@@ -51,33 +53,40 @@ def pack(network: nn.Module, best: Mapping[str, Tensor], optimizer: torch.optim.
 
 def unpack(tensors: Mapping[str, Tensor], network: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """Put all that was packed back in its place; the best weights, which have none, are given back."""
-    network.load_state_dict(_under("network.", tensors))
+    network.load_state_dict(under("network.", tensors))
     state = optimizer.state_dict()
     state["state"] = {}
-    for name, tensor in _under("optimizer.", tensors).items():
+    for name, tensor in under("optimizer.", tensors).items():
         index, _, key = name.partition(".")
         state["state"].setdefault(int(index), {})[key] = tensor
     optimizer.load_state_dict(state)
     torch.set_rng_state(tensors["random.dropout"])
-    return _under("best.", tensors)
+    return under("best.", tensors)
 
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
-    """Where the state of a training is kept, and of which training."""
+    """Where the state of a training is kept, of which training, and whether to go on with what is there."""
 
     directory: Path
     of: str  # the fingerprint
+    resume: bool
 
-    def clear(self) -> None:
-        """Forget what an earlier training left."""
-        (self.directory / FILE).unlink(missing_ok=True)
-        if self.directory.is_dir():
-            sweep(self.directory, re.escape(FILE))
+    @property
+    def file(self) -> Path:
+        """All of it."""
+        return self.directory / FILE
+
+    def begin(self) -> bytes | None:
+        """What there is to go on with, if anything; an earlier training that is not gone on with is forgotten."""
+        check_writable(self.directory)
+        sweep(self.directory, re.escape(FILE))
+        if not self.resume:
+            self.file.unlink(missing_ok=True)
+        return read_bytes(self.file) if self.file.exists() else None
 
     def save(self, trainer: Trainer[Any]) -> None:
         """Keep the state of a training after an epoch."""
-        self.directory.mkdir(parents=True, exist_ok=True)
         tensors = pack(trainer.network, trainer.best, trainer.optimizer)
         tensors["random.order"] = trainer.random.get_state()
         rates = [group["lr"] for group in trainer.optimizer.param_groups]
@@ -86,19 +95,18 @@ class Checkpoint:
             "progress": json.dumps(dataclasses.asdict(trainer.progress)),
             "rates": json.dumps(rates),
         }
-        write_sealed(self.directory / FILE, tensors, words)
+        write_sealed(self.file, tensors, words)
 
-    def restore(self, trainer: Trainer[Any]) -> None:
-        """Go on where a training was cut off; from the beginning if there is nothing to go on with."""
-        file = self.directory / FILE
-        kept = done_by_first(self._read)  # others may be where there is no such directory
-        if kept is None:
-            return
-        words, tensors = kept
+    def restore(self, data: bytes, trainer: Trainer[Any]) -> None:
+        """Go on where a training was cut off."""
+        try:
+            words, tensors = unseal(data, self.file)
+        except SealError as error:
+            raise CheckpointError(f"{error}; remove it to start anew") from error
         if words.get("of") != self.of:
             raise CheckpointError(
-                f"{file} is of a training with other data or other arguments; give it another directory, or remove it "
-                "to start anew"
+                f"{self.file} is of a training with other data or other arguments; give it another directory, or "
+                "remove it to start anew"
             )
         try:
             trainer.best = unpack(tensors, trainer.network, trainer.optimizer)
@@ -107,32 +115,25 @@ class Checkpoint:
             trainer.random.set_state(tensors["random.order"])
             trainer.progress = Progress(**json.loads(words["progress"]))
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
-            raise CheckpointError(f"{file} does not fit this release: {error}; remove it to start anew") from error
-
-    def _read(self) -> tuple[dict[str, str], dict[str, Tensor]] | None:
-        file = self.directory / FILE
-        if not file.exists():
-            return None
-        try:
-            return read_sealed(file)
-        except SealError as error:
-            raise CheckpointError(f"{error}; remove it to start anew") from error
+            raise CheckpointError(f"{self.file} does not fit this release: {error}; remove it to start anew") from error
 
 
 def train(trainer: Trainer[ModuleT], progress: bool | None, checkpoint: Checkpoint | None) -> ModuleT:
     """Run a training with a progress bar, or go on with one that was kept, and keep it after every epoch."""
+
+    def by_first(work: Callable[[], bytes | None]) -> bytes | None:
+        """Others may be where there is no such directory."""
+        return done_by_first(work) if trainer.among_others else work()
+
     if checkpoint is not None:
-        done_by_first(lambda: check_writable(checkpoint.directory))
-        checkpoint.restore(trainer)
+        kept = by_first(checkpoint.begin)
+        if kept is not None:
+            checkpoint.restore(kept, trainer)
     with progress_bar(progress if is_first() else False) as watch:
 
         def after_epoch(trainer: Trainer[ModuleT]) -> None:
             watch(trainer)
             if checkpoint is not None:
-                done_by_first(lambda: checkpoint.save(trainer))
+                by_first(lambda: checkpoint.save(trainer))
 
         return trainer.run(after_epoch)
-
-
-def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

@@ -25,7 +25,7 @@ from parallelrnn.estimators.forecasting.panel import Columns, Panel, TableError
 from parallelrnn.estimators.forecasting.parts import parts_of
 from parallelrnn.estimators.forecasting.plots import plot_forecast
 from parallelrnn.estimators.forecasting.tables import as_frame, read_panel
-from parallelrnn.estimators.processes import is_first
+from parallelrnn.estimators.launching import is_first
 from parallelrnn.nn import WaveDecoder
 
 if TYPE_CHECKING:
@@ -125,14 +125,13 @@ class Forecaster(Options):
 
         A long table of one series needs no id. `freq` is a frequency of pandas, guessed if not given. The last
         `val_size` steps of each series, a fifth of it by default, tell when to stop and how wide intervals are. The
-        state of the training is kept in the directory `checkpoint`, if given; with `resume` it goes on from there.
+        state of the training is kept in the directory `checkpoint`, if given; with `resume` it goes on from there, else
+        what an earlier training left there is forgotten.
         """
         panel = self.read(df, freq, id_col, time_col, target_col)
         kept = None
         if checkpoint is not None:
-            kept = Checkpoint(Path(checkpoint), self._fingerprint(panel, val_size))
-            if not resume:
-                kept.clear()
+            kept = Checkpoint(Path(checkpoint), self._fingerprint(panel, val_size), resume)
         elif resume:
             raise ValueError("resume=True goes on with a training that was kept; say where: checkpoint=directory")
         self._fitted = learn(self, panel, val_size, kept)

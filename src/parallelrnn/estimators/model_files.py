@@ -10,8 +10,7 @@ import hashlib
 import json
 import os
 import re
-import stat
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,10 +22,10 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor
 
 from parallelrnn.estimators.out_of_memory import is_out_of_memory
-from parallelrnn.files import one_at_a_time, sum_of, sweep, write_bytes, write_text
+from parallelrnn.files import make_directory, one_at_a_time, read_bytes, sum_of, sweep, write_bytes, write_text
 
 MANIFEST = "model.json"
-_WEIGHTS = r"weights-\w+\.safetensors"
+_WEIGHTS = r"weights-[0-9a-f]{16}\.safetensors"  # others are not ours to remove
 ModelT = TypeVar("ModelT")
 
 
@@ -44,7 +43,7 @@ class ModelFormat:
     def save(self, path: str | Path, words: dict[str, Any], tensors: dict[str, Tensor]) -> Path:
         """Write a model; one that was there before is replaced at once."""
         directory = Path(path)
-        directory.mkdir(parents=True, exist_ok=True)
+        make_directory(directory)
         data = save_tensors({name: tensor.contiguous() for name, tensor in tensors.items()})
         checksum = hashlib.sha256(data).hexdigest()
         weights = f"weights-{checksum[:16]}.safetensors"
@@ -77,11 +76,15 @@ class ModelFormat:
         manifest = self._manifest(directory)
         while True:
             try:
-                return manifest, _bytes_of(_weights_file(directory, manifest))
-            except FileNotFoundError as error:
+                return manifest, read_bytes(_weights_file(directory, manifest))
+            except FileNotFoundError as error:  # by one look: whoever saves another model may remove it between two
                 before, manifest = manifest, self._manifest(directory)
                 if manifest == before:  # else another model took its place after its words were read
                     raise ModelFileError(f"the weights {before['weights']} are missing in {directory}") from error
+            except OSError as error:
+                raise ModelFileError(
+                    f"the weights {manifest['weights']} in {directory} cannot be read: {error.strerror}"
+                ) from error
 
     def _manifest(self, directory: Path) -> dict[str, Any]:
         file = directory / MANIFEST
@@ -109,6 +112,11 @@ class ModelFormat:
         raise ModelFileError(f"{told}; install the release that wrote it, or fit again")
 
 
+def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Those whose names begin so, by the rest of their names."""
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is no number of JSON")
 
@@ -116,15 +124,8 @@ def _refuse_constant(name: str) -> None:
 def _weights_file(directory: Path, manifest: dict[str, Any]) -> Path:
     name = manifest.get("weights")
     if not isinstance(name, str) or not re.fullmatch(_WEIGHTS, name):
-        raise ModelFileError(f"{directory / MANIFEST} names weights outside its directory: {name!r}")
+        raise ModelFileError(f"{directory / MANIFEST} names no weights of its own: {name!r}")
     return directory / name
-
-
-def _bytes_of(weights: Path) -> bytes:
-    """One look at what it is: whoever saves another model may remove it between two."""
-    if not stat.S_ISREG(weights.stat().st_mode):  # a pipe would never end
-        raise ModelFileError(f"the weights {weights.name} in {weights.parent} are no file")
-    return weights.read_bytes()
 
 
 def _checked_tensors(directory: Path, manifest: dict[str, Any], data: bytes) -> dict[str, Tensor]:

@@ -17,7 +17,7 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
-from parallelrnn.files import write_bytes
+from parallelrnn.files import read_bytes, write_bytes
 
 _SUM = "sha256"
 _ZEROS = b"0" * hashlib.sha256().digest_size * 2
@@ -37,7 +37,11 @@ def write_sealed(path: Path, tensors: Mapping[str, Tensor], words: Mapping[str, 
 
 def read_sealed(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
     """The words and the tensors of a file, if it is what was written."""
-    data = path.read_bytes()
+    return unseal(read_bytes(path), path)
+
+
+def unseal(data: bytes, path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
+    """The words and the tensors in the bytes of a file."""
     start, end = _place(data, path)
     if data[start:end] != _sum_of(data, start, end):
         raise SealError(f"{path} is not what was written: it was cut off or changed")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, get_type_hints
 
 import torch
 from torch import Tensor, nn
@@ -16,8 +16,9 @@ Shapes = dict[str, tuple[int, ...]]
 
 def check_whole_numbers(words: Any) -> None:
     """Whether all counts of a dataclass of words are such: 4.0 and True are equal to counts, and are none."""
+    kinds = get_type_hints(type(words))
     for field in dataclasses.fields(words):
-        if field.type == "int":
+        if kinds[field.name] is int:
             whole_number(field.name, getattr(words, field.name), 0)
 
 

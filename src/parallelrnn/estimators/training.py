@@ -14,16 +14,20 @@ import torch
 from torch import Tensor, nn
 
 from parallelrnn.arguments import OptionError
-from parallelrnn.estimators import processes
+from parallelrnn.estimators import collectives, launching
 
 Loss = Callable[[Tensor, Tensor, Tensor], Tensor]  # of what a network gives, the target, and the weight of that
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 TOGETHER = 2048  # examples that go through a network at once where nothing is learned
-_COMPARED = 64  # examples, by which processes see that they have the same data
+_COMPARED = 64  # examples, by which processes see that they have the same network
+# What different processors make of the same numbers, relative to these: of data, and of what a network makes of them.
+_SAME_DATA, _SAME_NETWORK = 1e-5, 1e-3
 
 
 class Batch(Protocol):
-    """Some examples, as a network takes them."""
+    """Some examples, as a network takes them: a tuple of tensors, and of None for what they have not."""
+
+    def __iter__(self) -> Iterator[Tensor | None]: ...
 
     @property
     def target(self) -> Tensor:
@@ -95,11 +99,11 @@ def make_fabric(accelerator: str, devices: int, precision: str) -> Any:
     """What runs the training, launched; for several devices, in as many processes."""
     from lightning_fabric import Fabric  # slow to import, and only training needs it
 
-    nodes = processes.nodes_of(devices)
+    nodes = launching.nodes_of(devices)
     try:
         fabric = Fabric(
             accelerator=accelerator,
-            strategy=processes.strategy_of(devices * nodes),
+            strategy=launching.strategy_of(devices * nodes),
             devices=devices,
             num_nodes=nodes,
             precision=precision,  # type: ignore[arg-type]
@@ -109,7 +113,7 @@ def make_fabric(accelerator: str, devices: int, precision: str) -> Any:
             f"accelerator={accelerator!r}, devices={devices} and precision={precision!r} cannot be had here: {error} "
             "What runs everywhere is accelerator='cpu' and precision='32-true'."
         ) from error
-    processes.join(fabric)
+    launching.join(fabric)
     return fabric
 
 
@@ -137,9 +141,9 @@ class Trainer(Generic[ModuleT]):
         self._fabric, self._together, self._seed = fabric, together, seed
         self.network = network
         self.optimizer = torch.optim.Adam(network.parameters(), lr=recipe.learning_rate)
-        if self._among_others:
+        if self.among_others:
             self._check_shares()
-        with processes.told_of_losses() if self._among_others else nullcontext():
+        with collectives.told_of_losses() if self.among_others else nullcontext():
             self._module, self._optimizer = fabric.setup(network, self.optimizer)
         self.random = torch.Generator().manual_seed(seed)
         self.progress = Progress()
@@ -195,25 +199,25 @@ class Trainer(Generic[ModuleT]):
             weight = float(batch.weight.sum())
             total += float(self._loss(self._module(batch), batch.target, batch.weight)) * max(1.0, weight)
             count += weight
-        if self._among_others:
+        if self.among_others:
             both = torch.tensor([total, count], dtype=torch.float64, device=self._fabric.device)
-            total, count = processes.combine(both).tolist()
+            total, count = collectives.combine(both).tolist()
         return total / max(1.0, count)
 
     def _epoch(self) -> float:
         self._module.train()
-        if self._among_others:
+        if self.among_others:
             self._draw_apart()
         total = torch.zeros((), device=self._fabric.device)
         for rows in self._batches():
             batch = self._batch(self._mine(rows))
             # What a process finds by itself is not averaged by Fabric: parts of a batch may count differently.
-            with self._fabric.no_backward_sync(self._module) if self._among_others else nullcontext():
+            with self._fabric.no_backward_sync(self._module) if self.among_others else nullcontext():
                 loss = self._loss(self._module(batch), batch.target, batch.weight)
                 self._optimizer.zero_grad()
                 self._fabric.backward(loss)
             loss = loss.detach()
-            if self._among_others:
+            if self.among_others:
                 loss = self._of_whole_batch(loss, batch.weight.sum())
             if self.recipe.gradient_clip:
                 self._fabric.clip_gradients(self._module, self._optimizer, max_norm=self.recipe.gradient_clip)
@@ -222,7 +226,7 @@ class Trainer(Generic[ModuleT]):
         return float(total) / self.steps
 
     @property
-    def _among_others(self) -> bool:
+    def among_others(self) -> bool:
         """Whether other processes train the same network."""
         return bool(self._fabric.world_size > 1)
 
@@ -236,10 +240,20 @@ class Trainer(Generic[ModuleT]):
         batch = self.source.batch(self._training[:: max(1, len(self._training) // _COMPARED)])
         with torch.no_grad():
             output = self.network.eval()(batch)
-        seen = torch.cat([one.detach().double().flatten() for one in (output, batch.target, batch.weight)])
-        processes.check_same(
-            [self._seed % (1 << 62), len(self._training), len(self._validation)], seen, self._fabric.device
-        )
+        counts, device = [self._seed % (1 << 62), len(self._training), len(self._validation)], self._fabric.device
+        collectives.check_same(counts, self._projections().to(device), _SAME_DATA)
+        collectives.check_same(counts, output.double().flatten().to(device), _SAME_NETWORK)
+
+    def _projections(self) -> Tensor:
+        """Of all examples on directions in which none is like another: what is changed or exchanged changes them."""
+        found = []
+        for rows in torch.cat([self._training, self._validation]).split(self._together):
+            for one in self.source.batch(rows):
+                if one is not None:
+                    numbers = one.double().flatten().nan_to_num()
+                    direction = torch.arange(len(numbers), dtype=torch.float64).cos()
+                    found.append(numbers @ direction / numbers.norm().clamp(min=1e-30))
+        return torch.stack(found)
 
     def _draw_apart(self) -> None:
         """Dropout of its own in each process and epoch; a training that goes on needs no other generator's state."""
@@ -252,7 +266,7 @@ class Trainer(Generic[ModuleT]):
         counted = weight.clamp(min=1)  # as in the losses
         grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.network.parameters()]
         flat = torch.cat([(one * counted).flatten() for one in (*grads, loss)] + [weight.view(1)])
-        processes.combine(flat)
+        collectives.combine(flat)
         flat /= flat[-1].clamp(min=1)
         parts = flat[:-2].split([one.numel() for one in grads])
         for parameter, part in zip(self.network.parameters(), parts, strict=True):
@@ -261,10 +275,10 @@ class Trainer(Generic[ModuleT]):
 
     def _slowest(self, seconds: float) -> float:
         """Of all processes: time is up for all at once."""
-        if not self._among_others:
+        if not self.among_others:
             return seconds
         taken = torch.tensor(seconds, dtype=torch.float64, device=self._fabric.device)
-        return float(processes.combine(taken, "MAX"))
+        return float(collectives.combine(taken, "MAX"))
 
     def _mine(self, rows: Tensor) -> Tensor:
         """Of some examples, those that this process sees."""

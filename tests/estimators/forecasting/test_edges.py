@@ -190,7 +190,7 @@ def test_a_series_that_has_only_just_begun_is_forecast_at_its_new_level() -> Non
 
 def test_series_of_a_few_steps_are_told_of() -> None:
     table = pd.concat([hourly(200, ids=("long",)), hourly(4, ids=("short",))])
-    words = "1 series have fewer than 10 steps, such as 'short' with 4: their level and scale are guesses"
+    words = "series with fewer than 10 steps: 1, such as 'short' with 4; their level and scale are guesses"
     with pytest.warns(UserWarning, match=words):
         fitted = quick(max_epochs=1).fit(table)
     with pytest.warns(UserWarning, match=words):

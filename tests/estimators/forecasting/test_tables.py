@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -277,10 +278,17 @@ def test_infinite_values_are_refused_with_their_row(role: str, value: float, rev
     table = two_series()
     table.loc[15, column] = value
     table = table[::-1] if reverse else table
-    words = f"series 'a', row {7 if reverse else 15}: '{column}' is {value}; correct it, or make it a missing value"
+    words = f"series 'a', row {7 if reverse else 15}: '{column}' is {value}, and values may be up to 1e+100; correct it"
     for one in (table, pl.from_pandas(table)):
-        with pytest.raises(TableError, match=f"^{words}$"):
+        with pytest.raises(TableError, match=f"^{re.escape(words)}"):
             read_panel(one, FULL)
+
+
+def test_series_whose_squares_are_nothing_are_refused() -> None:
+    table = two_series()
+    table["y"] = np.where(table["unique_id"] == "b", table["y"] * 1e-200, table["y"])
+    with pytest.raises(TableError, match=r"^series 'b': 'y' is .*e-19\d at most, too small to reckon with; use other"):
+        read_panel(table, FULL)
 
 
 def test_the_only_series_has_no_name_in_an_error() -> None:

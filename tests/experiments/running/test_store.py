@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+import signal
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -74,3 +79,37 @@ def test_a_job_is_told_apart_by_all_that_decides_how_it_goes() -> None:
     }
     assert len(keys) == 6
     assert json.dumps(JOB.to_json())  # and it can be written
+
+
+def test_a_lock_that_was_removed_claims_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One opens the lock while another, who has it, ends and removes the workspace; a third comes."""
+    store, flock = Store(tmp_path), fcntl.flock
+    with ExitStack() as first, ExitStack() as third:
+        first.enter_context(store.claim(JOB))
+
+        def late(file: IO[bytes], how: int) -> None:
+            monkeypatch.undo()
+            first.close()
+            assert third.enter_context(Store(tmp_path).claim(JOB))
+            flock(file, how)
+
+        monkeypatch.setattr(fcntl, "flock", late)
+        with Store(tmp_path).claim(JOB) as mine:
+            assert not mine
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_claim_ends_though_a_child_lives_on(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    with store.claim(JOB):
+        Path(store.workspace(JOB) / "training.safetensors").touch()  # so that the lock stays
+        child = os.fork()
+        if not child:
+            signal.pause()
+            os._exit(0)
+    try:
+        with store.claim(JOB) as mine:
+            assert mine
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)

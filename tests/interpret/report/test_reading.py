@@ -50,8 +50,8 @@ def noise(steps: int = 60, inputs: int = 1) -> torch.Tensor:
 def test_the_first_sentence_names_the_cycle() -> None:
     cycles, memory, validity = lead(read(planted((24, 0.98)), noise(), freq="h", horizon=48))
     assert cycles == (
-        "The model carries a cycle of 24 h that fades with a half-life of 34.3 h and explains 100% of the variation of "
-        "its forecasts over the next 2 d."
+        "The model carries a cycle of 24 h that fades with a half-life of 34.3 h. That explains 100% of the "
+        "variation of its forecasts over the next 2 d."
     )
     assert "24 h" not in memory
     assert "not the cycles" in memory

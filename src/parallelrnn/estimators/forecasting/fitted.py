@@ -61,7 +61,7 @@ class Fitted:
         short = [one for one in series if len(one) < _SHORT]
         if short:
             warnings.warn(
-                f"{len(short)} series have fewer than {_SHORT} steps, such as {short[0].name!r} with {len(short[0])}: "
+                f"series with fewer than {_SHORT} steps: {len(short)}, such as {short[0].name!r} with {len(short[0])}; "
                 "their level and scale are guesses, and so are their forecasts and intervals",
                 stacklevel=stacklevel,
             )

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from parallelrnn.arguments import whole_number
-from parallelrnn.estimators import processes
 from parallelrnn.estimators.checkpoint import Checkpoint, train
+from parallelrnn.estimators.collectives import from_first
 from parallelrnn.estimators.forecasting.cycles import calendar_periods
 from parallelrnn.estimators.forecasting.fitted import Fitted
 from parallelrnn.estimators.forecasting.inference import calibrate
@@ -45,6 +45,7 @@ def learn(options: Options, panel: Panel, val_size: int | None, checkpoint: Chec
     """Fit everything; random numbers come from a generator of their own."""
     periods = _periods(options, panel)
     lookback = options.lookback or _default_lookback(panel.series)
+    _tell_of_long_lookback(lookback, panel.series)
     steps = [len(one) - _validation_steps(len(one), options.horizon, val_size) for one in panel.series]
     _check_observed(panel, steps)
     named = options.cycles is not None and options.cycles != "calendar"
@@ -110,7 +111,7 @@ def _train(
 
 def _as_first(loss: Loss) -> Loss:
     """As the first process finds it: all have to decide alike, and other processors round otherwise."""
-    return lambda *batch: torch.tensor(processes.from_first(float(loss(*batch))))
+    return lambda *batch: torch.tensor(from_first(float(loss(*batch))))
 
 
 def _periods(options: Options, panel: Panel) -> list[float]:
@@ -140,6 +141,16 @@ def _check_observed(panel: Panel, steps: Sequence[int]) -> None:
                 f"series {one.name!r}: the target {panel.columns.targets[empty[0]]!r} has no value in the {n} steps "
                 "that are learned from; leave it out, or give a smaller val_size"
             )
+
+
+def _tell_of_long_lookback(lookback: int, series: Sequence[Series]) -> None:
+    longest = max(len(one) for one in series)
+    if lookback > longest:
+        warnings.warn(
+            f"lookback={lookback} is more than any series has, {longest} steps; what is before their beginning says "
+            "nothing and takes time",
+            stacklevel=4,
+        )
 
 
 def _default_lookback(series: Sequence[Series]) -> int:

@@ -24,12 +24,14 @@ from parallelrnn.estimators.forecasting.options import Options
 from parallelrnn.estimators.forecasting.panel import Columns, Series
 from parallelrnn.estimators.forecasting.parts import Origins
 from parallelrnn.estimators.forecasting.sequences import CovariateScale, Profile
-from parallelrnn.estimators.model_files import ModelFormat
+from parallelrnn.estimators.model_files import ModelFormat, under
 from parallelrnn.estimators.shapes import Shapes, check_shapes, check_whole_numbers, shapes_of
 
 FORMAT = ModelFormat("parallelrnn forecaster", 1)
 _LONGEST = 10_000_000  # steps of a look-back
 _FURTHEST = 2**53  # steps from the origin: what floats can count
+# Of what was asked for and what a network is made of; None: it was left to us.
+_SAME = ("block_size", "cell", "decoder", "dropout", "hidden_size", "horizon", "lookback", "num_layers", "segment")
 _BACKENDS = tuple(library.value for library in nw.Implementation)  # of tables
 
 
@@ -109,14 +111,18 @@ def _shapes(words: dict[str, Any], made_of: Architecture, tensors: dict[str, Ten
 
 def _check_words(options: Options, fitted: Fitted) -> None:
     """Whether forecasts can be made by what was loaded: at times that there are, of series that are told apart."""
-    columns, sample = fitted.columns, fitted.sample
+    columns, sample, made_of = fitted.columns, fitted.sample, fitted.network.made_of
     checks = {
+        **{name: getattr(options, name) in (None, getattr(made_of, name)) for name in _SAME},
+        "gate": options.gate in (None, made_of.gate),
+        "normalize": options.normalize in ("auto", made_of.normalize),
         "quantiles": options.quantiles == fitted.quantiles,
-        "targets": fitted.network.made_of.channels in (1, len(columns.targets)),
+        "targets": made_of.channels in (1, len(columns.targets)),
         "covariates": (columns.past, columns.future, columns.static)
         == (options.past_covariates, options.future_covariates, options.static_covariates),
         "columns": len(set(columns.all)) == len(columns.all) and all(isinstance(name, str) for name in columns.all),
-        "names": len(fitted.profiles) == len(fitted.recent),
+        "names": len(fitted.profiles) == len(fitted.recent) and all(map(_is_name, fitted.profiles)),
+        "periods": all(period >= 2 for period in fitted.periods),
         "sample": len(sample.positions) == len(sample.series) > 0,
         "cycles": all(cycle.period >= 2 for one in fitted.profiles.values() for cycle in one.cycles),
         "steps": all(len(one) > 0 for one in fitted.recent),
@@ -160,9 +166,13 @@ def _words(fitted: Fitted) -> dict[str, Any]:
 def _plain_name(name: Any) -> Any:
     if isinstance(name, np.generic):
         name = name.item()
-    if not isinstance(name, str | int | float | bool):
+    if not _is_name(name):
         raise TypeError(f"a series is named {name!r}, a {type(name).__name__}; only texts and numbers can be saved")
     return name
+
+
+def _is_name(name: Any) -> bool:
+    return isinstance(name, str | int | float | bool)
 
 
 def _tensors(fitted: Fitted) -> dict[str, Tensor]:
@@ -189,9 +199,7 @@ def _tensors(fitted: Fitted) -> dict[str, Tensor]:
 def _fitted(words: dict[str, Any], made_of: Architecture, tensors: dict[str, Tensor]) -> Fitted:
     with torch.random.fork_rng(devices=[]):
         network = Network(made_of)
-    network.load_state_dict(
-        {name.removeprefix("network."): t for name, t in tensors.items() if name.startswith("network.")}
-    )
+    network.load_state_dict(under("network.", tensors))
     columns: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in words["columns"].items()
     }

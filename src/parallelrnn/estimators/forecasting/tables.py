@@ -17,7 +17,7 @@ from parallelrnn.estimators.forecasting.grid import Grid, Stamps, TimeError, of_
 from parallelrnn.estimators.forecasting.panel import Array, Columns, Panel, Series, TableError
 from parallelrnn.interpret.units import Step
 
-_LARGEST = 1e100
+_LARGEST, _SMALLEST = 1e100, 1e-100  # whose squares are numbers
 _OURS = ("yhat", "level", "cutoff", "y", "covariates")  # columns of forecasts
 
 
@@ -51,7 +51,7 @@ def read_panel(
         remedy = "resample the series to the frequency that the model was fitted on"
     positions = positions_on(grid, stamps, lambda row: _row(names[owner[row]], order[row]), remedy)
     data = {name: numbers_of(frame, name)[order] for name in columns.all if name not in (columns.id, columns.time)}
-    _refuse_infinite(data, owner, names, order)
+    _refuse_out_of_range(data, owner, names, order)
 
     series: list[Series] = []
     reader = SeriesReader(columns, grid, missing)
@@ -257,14 +257,23 @@ def _is_number(value: Any) -> bool:
     return True
 
 
-def _refuse_infinite(
+def _refuse_out_of_range(
     data: dict[str, Array], owner: NDArray[np.int64], names: Sequence[Any], order: NDArray[np.int64]
 ) -> None:
     for name, column in data.items():
-        wrong = abs(column) > _LARGEST  # infinite, or so large that squares are
+        wrong = abs(column) > _LARGEST
         if wrong.any():
             index = int(wrong.argmax())
             raise TableError(
-                f"{_row(names[owner[index]], order[index])}: {name!r} is {column[index]}; correct it, or make it a "
-                "missing value"
+                f"{_row(names[owner[index]], order[index])}: {name!r} is {column[index]}, and values may be up to "
+                f"{_LARGEST:g}; correct it, make it a missing value, or use other units"
+            )
+        largest = np.zeros(len(names))
+        np.fmax.at(largest, owner, abs(column))
+        tiny = (largest > 0) & (largest < _SMALLEST)
+        if tiny.any():
+            index = int(tiny.argmax())
+            raise TableError(
+                f"series {names[index]!r}: {name!r} is {largest[index]:g} at most, too small to reckon with; use other "
+                f"units, in which it is above {_SMALLEST:g}"
             )

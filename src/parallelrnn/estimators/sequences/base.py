@@ -19,7 +19,7 @@ from parallelrnn.arguments import OptionError, whole_number
 from parallelrnn.estimators.arguments import check_blocks, check_one_of, check_training, epoch_limits
 from parallelrnn.estimators.checkpoint import Checkpoint, fingerprint, train
 from parallelrnn.estimators.encoder import CELLS
-from parallelrnn.estimators.processes import is_first
+from parallelrnn.estimators.launching import is_first
 from parallelrnn.estimators.sequences import store
 from parallelrnn.estimators.sequences.data import (
     NORMALIZATIONS,
@@ -151,9 +151,7 @@ class SequenceEstimator(BaseEstimator):  # type: ignore[misc]
         kept = None
         if checkpoint is not None:
             told = {name: value for name, value in self.get_params().items() if name not in ("progress", "max_time")}
-            kept = Checkpoint(Path(checkpoint), fingerprint(told, (data.values, data.lengths, target.numpy())))
-            if not resume:
-                kept.clear()
+            kept = Checkpoint(Path(checkpoint), fingerprint(told, (data.values, data.lengths, target.numpy())), resume)
         random = check_random_state(self.random_state)
         seed = int(random.randint(np.iinfo(np.int32).max))
         training, validation = _split(len(data), self.validation_fraction, classes, random)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from parallelrnn.estimators.arguments import check_one_of
 from parallelrnn.estimators.encoder import check_encoder
-from parallelrnn.estimators.model_files import ModelFormat
+from parallelrnn.estimators.model_files import ModelFormat, under
 from parallelrnn.estimators.sequences.data import NORMALIZATIONS, Scale
 from parallelrnn.estimators.sequences.learned import Learned, TargetScale
 from parallelrnn.estimators.sequences.network import READOUTS, SequenceArchitecture, SequenceNetwork
@@ -90,9 +90,7 @@ def _learned(words: dict[str, Any], tensors: dict[str, Tensor]) -> Learned:
     check_shapes({**shapes_of(lambda: SequenceNetwork(made_of), "network."), **_shapes(made_of, tensors)}, tensors)
     with torch.random.fork_rng(devices=[]):
         network = SequenceNetwork(made_of)
-    network.load_state_dict(
-        {name.removeprefix("network."): t for name, t in tensors.items() if name.startswith("network.")}
-    )
+    network.load_state_dict(under("network.", tensors))
     check_one_of("normalize", words["normalize"], NORMALIZATIONS)
     scale = Scale(words["normalize"], tensors["scale.mean"].numpy(), tensors["scale.deviation"].numpy())
     target = TargetScale(tensors["target.scale"].numpy(), tensors["target.level"].numpy())

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from parallelrnn.experiments.experiment import ExperimentError, Job, Workspace
-from parallelrnn.files import check_writable, named_in_errors, settle, sum_of
+from parallelrnn.files import check_writable, make_directory, named_in_errors, read_bytes, settle, sum_of
 
 Line = dict[str, Any]
 _NEEDED: dict[str, type] = {"key": str, "experiment": str, "config": dict, "seed": int, "metrics": dict}
@@ -34,9 +34,8 @@ class Store:
         if not path.exists():
             return []
         found = []
-        for number, text in enumerate(path.read_bytes().splitlines(keepends=True), 1):
-            if not text.endswith(b"\n"):
-                break
+        *whole, _ = read_bytes(path).split(b"\n")  # not at other ends of lines, which a changed bit can make
+        for number, text in enumerate(whole, 1):
             if text.strip():
                 found.append(_result(text, f"{path}, line {number}"))
         return found
@@ -56,7 +55,7 @@ class Store:
 
     def append(self, line: Line) -> None:
         """Add a result; once this returns, it is on the disk."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_directory(self.folder)
         path = self.path(line["experiment"])
         with named_in_errors(path), path.open("ab+") as file, _locked(file):
             _drop_what_was_cut_off(file)
@@ -80,18 +79,15 @@ class Store:
 
         Its workspace is removed if there is nothing to go on with: it has its result, or came to no checkpoint.
         """
-        import fcntl
-
         directory = self.workspace(job)
-        directory.mkdir(parents=True, exist_ok=True)
-        with (directory / "lock").open("a") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                yield False
-                return
+        file = _lock_of(directory)
+        if file is None:
+            yield False
+            return
+        with file, _unlocking(file):
             file.truncate(0)
-            print(f"{os.getpid()}\n{job}", file=file, flush=True)  # for who wonders
+            file.write(f"{os.getpid()}\n{job}\n".encode())  # for who wonders
+            file.flush()
             try:
                 yield True
             finally:
@@ -111,7 +107,7 @@ def _result(text: bytes, place: str) -> Line:
     if wrong is not None:
         expected = f"expected {wrong} to be of the kind {_NEEDED[wrong].__name__}, got {str(line[wrong])[:60]!r}"
         raise ExperimentError(f"{place}: {expected}; mend or remove the line")
-    if line.pop(_SUM, None) not in (None, sum_of(line)):  # None: of a release without sums
+    if line.pop(_SUM, None) != sum_of(line):
         raise ExperimentError(f"{place}: not what was written, it was changed; remove the line, and it is run again")
     return dict(line)
 
@@ -132,7 +128,36 @@ def _locked(file: IO[bytes]) -> Iterator[None]:
     import fcntl  # of Unix; all other commands run without it
 
     fcntl.flock(file, fcntl.LOCK_EX)
+    with _unlocking(file):
+        yield
+
+
+@contextmanager
+def _unlocking(file: IO[bytes]) -> Iterator[None]:
+    """Give a lock back when the block ends; closing is not enough if the process was forked meanwhile."""
+    import fcntl
+
     try:
         yield
     finally:
         fcntl.flock(file, fcntl.LOCK_UN)
+
+
+def _lock_of(directory: Path) -> IO[bytes] | None:
+    """The file by which a workspace is claimed, locked; nothing if another process has it."""
+    import fcntl
+
+    while True:
+        directory.mkdir(parents=True, exist_ok=True)
+        try:
+            file = (directory / "lock").open("ab")
+        except FileNotFoundError:  # who had it has just removed the workspace
+            continue
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            return None
+        if os.fstat(file.fileno()).st_nlink:
+            return file
+        file.close()  # it was removed before it was locked, and the next one who comes makes another

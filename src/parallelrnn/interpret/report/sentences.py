@@ -68,8 +68,8 @@ def _cycles(reading: Reading) -> str:
         )
     first, *others = sorted(modes, key=lambda mode: -mode.share)[:4]
     text = (
-        f"The model carries {phrase(first, modes.time)} and explains {min(first.share, 1):.0%} of the variation of its "
-        f"forecasts over the next {modes.time.format(reading.horizon)}{_how_sure(first, reading)}"
+        f"The model carries {phrase(first, modes.time).rstrip(',')}. That explains {min(first.share, 1):.0%} of the "
+        f"variation of its forecasts over the next {modes.time.format(reading.horizon)}{_how_sure(first, reading)}"
     )
     text += ", while other modes work against it." if first.share > _ALL else "."
     others = [mode for mode in others if mode.share >= _MENTIONED]

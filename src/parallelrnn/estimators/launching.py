@@ -1,4 +1,4 @@
-"""Several processes that train one network: how they come together, and what they tell each other.
+"""Several processes that train one network: how they come together.
 
 They are started by torchrun, on one machine or several; or, on one machine, by the first of them, which runs its own
 script again for each of the others. Either way all of them run the whole script, and only the first writes files.
@@ -13,24 +13,33 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
-from torch import Tensor, distributed
+from torch import distributed
 
 from parallelrnn.arguments import OptionError
 
-ValueT = TypeVar("ValueT")
 TIMEOUT = timedelta(minutes=5)  # for which one waits for another
 _LOOK = 0.1  # seconds between two looks at processes that are starting or ending
 _MOMENT = 5.0  # seconds that ending takes at most
-_TOLERANCE = 1e-3  # of numbers that different processors make of the same data
 
 _others: list[subprocess.Popen[bytes]] = []  # that this process has started
-_together = False
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Of this process among those that train together; it stays known when their group has ended."""
+
+    rank: int
+    count: int
+
+
+_place: _Place | None = None
 
 
 class ProcessError(RuntimeError):
@@ -39,56 +48,7 @@ class ProcessError(RuntimeError):
 
 def is_first() -> bool:
     """Whether this process writes files: the only one, or the first of those that have trained together."""
-    return not _together or distributed.get_rank() == 0
-
-
-def from_first(value: ValueT) -> ValueT:
-    """What the first process has of something."""
-    if not _together:
-        return value
-    values = [value]
-    with told_of_losses():
-        distributed.broadcast_object_list(values, src=0)
-    return values[0]
-
-
-def done_by_first(work: Callable[[], ValueT]) -> ValueT:
-    """What the first process finds by some work, or the error that it meets: in all of them."""
-    if not _together:
-        return work()
-    found: Any = None
-    if is_first():
-        try:
-            found = work()
-        except Exception as error:
-            found = error
-    found = from_first(found)
-    if isinstance(found, Exception):
-        raise found
-    outcome: ValueT = found
-    return outcome
-
-
-def combine(tensor: Tensor, how: str = "SUM") -> Tensor:
-    """The tensors of all processes as one, in place; also "MIN" or "MAX" of them."""
-    with told_of_losses():
-        distributed.all_reduce(tensor, getattr(distributed.ReduceOp, how))
-    return tensor
-
-
-def check_same(counts: Sequence[int], values: Tensor, device: torch.device) -> None:
-    """Whether all processes have the same in hand: whole numbers exactly, others as far as processors agree."""
-    exact = torch.tensor([*counts, values.numel()], device=device)
-    same = torch.equal(combine(exact.clone(), "MIN"), combine(exact.clone(), "MAX"))
-    if same:
-        values = values.double().to(device)
-        least, most = combine(values.clone(), "MIN"), combine(values.clone(), "MAX")
-        same = bool((most - least <= _TOLERANCE * (1 + most.abs())).all())
-    if not same:
-        raise ProcessError(
-            "the processes that should train together have not read the same data, or draw other random numbers; each "
-            "runs the script from its start: give what is random in it a seed, and the estimator a random_state"
-        )
+    return _place is None or _place.rank == 0
 
 
 def nodes_of(devices: int) -> int:
@@ -102,12 +62,12 @@ def nodes_of(devices: int) -> int:
                 f"give devices={here}, or call torchrun with --nproc-per-node {devices}"
             )
         nodes = int(os.environ["WORLD_SIZE"]) // here
-    if _together and devices > 1 and devices * nodes != distributed.get_world_size():
+    if _place is not None and devices > 1 and devices * nodes != _place.count:
         raise OptionError(
-            f"this script runs in {distributed.get_world_size()} processes since its first fit, and devices={devices}; "
+            f"this script runs in {_place.count} processes since its first fit, and devices={devices}; "
             "use one number of devices in one script"
         )
-    if devices > 1 and not _together and "LOCAL_RANK" not in os.environ:
+    if devices > 1 and _place is None and "LOCAL_RANK" not in os.environ:
         _this_script(devices)
     return nodes
 
@@ -123,7 +83,7 @@ def strategy_of(count: int) -> Any:
 
 def join(fabric: Any) -> None:
     """Wait until all processes are there, and start them if nobody else does."""
-    global _together  # as is the group that torch.distributed keeps
+    global _place  # as is the group that torch.distributed keeps
     if fabric.world_size == 1:
         fabric.launch()
         return
@@ -132,15 +92,15 @@ def join(fabric: Any) -> None:
         with _called_first(), _told_of_absence(fabric.world_size):
             fabric.launch()
     else:
-        _start_others(fabric.world_size, environment.main_port)
         try:
+            _start_others(fabric.world_size, environment.main_port)
             with _called_first(), _told_of_absence(fabric.world_size):
                 _launch_watching(fabric)
         except BaseException:
             _stop_others()
             raise
-    if not _together:
-        _together = True
+    if _place is None:
+        _place = _Place(distributed.get_rank(), distributed.get_world_size())
         atexit.register(_leave)  # threads of a group that is still there at the end abort the process
 
 
@@ -179,9 +139,9 @@ def _launch_watching(fabric: Any) -> None:
     thread.start()
     while thread.is_alive():
         thread.join(_LOOK)
-        if thread.is_alive() and _endings():
+        if thread.is_alive() and endings():
             raise ProcessError(
-                f"{_endings()} before training began; it runs this script from its start, and has said above what is "
+                f"{endings()} before training began; it runs this script from its start, and has said above what is "
                 "wrong; what cannot be done twice, such as making a directory, belongs after fit"
             )
     if failures:
@@ -189,7 +149,7 @@ def _launch_watching(fabric: Any) -> None:
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))  # Fabric shares out the cores, but to its own thread
 
 
-def _endings() -> str:
+def endings() -> str:
     """How those that this process has started have ended, in words."""
     words = []
     for rank, other in enumerate(_others, 1):
@@ -200,10 +160,10 @@ def _endings() -> str:
     return ", ".join(words)
 
 
-def _let_end() -> None:
+def let_end() -> None:
     """Give those that are about to end a moment: their connections close before they are gone."""
     until = time.monotonic() + _MOMENT
-    while _others and not _endings() and time.monotonic() < until:
+    while _others and not endings() and time.monotonic() < until:
         time.sleep(_LOOK)
 
 
@@ -238,21 +198,6 @@ def _told_of_absence(count: int) -> Iterator[None]:
         raise ProcessError(
             f"the {count} processes that should train together have not come together within "
             f"{TIMEOUT.seconds // 60} minutes, or do not reach each other: {error}"
-        ) from error
-
-
-@contextmanager
-def told_of_losses() -> Iterator[None]:
-    """What goes wrong inside is that another process does not answer."""
-    try:
-        yield
-    except RuntimeError as error:
-        _let_end()
-        ended = _endings()
-        raise ProcessError(
-            f"a process that trains together with this one is gone, or has not answered for {TIMEOUT.seconds // 60} "
-            f"minutes{': ' * bool(ended)}{ended}. Start all of them again; where fit was called with "
-            "checkpoint=directory, resume=True goes on after the last whole epoch"
         ) from error
 
 
