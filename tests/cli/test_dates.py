@@ -21,8 +21,8 @@ def written(form: str, stamps: pd.DatetimeIndex = DAYS) -> pd.DataFrame:
 @pytest.mark.parametrize("day", ["%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y", "%m/%d/%y", "%d.%m.%y"])
 @pytest.mark.parametrize("clock", [" %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p"])
 def test_a_form_that_is_the_only_one_is_found(day: str, clock: str) -> None:
-    table, form = read_dates(written(day + clock), "when", None)
-    assert form == day + clock
+    table, told = read_dates(written(day + clock), "when", None)
+    assert told == f"times are written as {day + clock!r}"
     assert list(table["when"]) == list(DAYS)
 
 
@@ -31,8 +31,8 @@ def test_numbers_need_no_zeros_before_them(tmp_path: Path) -> None:
     path.write_text("date,y\n" + "".join(f"1/{day}/2010 0:00,{day}\n" for day in range(1, 32)))
     table = read_table(path)
     assert understand(table, None, None, (), ()).time == "date"
-    dated, form = read_dates(table, "date", None)
-    assert form == "%m/%d/%Y %H:%M"
+    dated, told = read_dates(table, "date", None)
+    assert told == "times are written as '%m/%d/%Y %H:%M'"
     assert list(dated["date"]) == list(pd.date_range("2010-01-01", periods=31))
     assert table["date"].iloc[0] == "1/1/2010 0:00"
 
@@ -86,7 +86,7 @@ def test_a_form_that_does_not_fit_is_refused_with_its_row() -> None:
 def test_months_are_read(form: str) -> None:
     months = pd.date_range("1999-01-01", periods=30, freq="MS")
     table, found = read_dates(written(form, months), "when", None)
-    assert found == form
+    assert found == f"times are written as {form!r}"
     assert list(table["when"]) == list(months)
 
 

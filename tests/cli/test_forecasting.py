@@ -222,11 +222,11 @@ def test_a_series_may_be_called_na(tmp_path: Path) -> None:
     assert "the id column 'unique_id' is empty there" in run("fit", path, "--horizon", 3, "--out", model, code=3).output
 
 
-def test_the_target_is_not_the_time(tmp_path: Path) -> None:
-    """Though it is called y, which is what a target is called."""
+def test_times_called_y_are_not_taken_for_the_target(tmp_path: Path) -> None:
     path = tmp_path / "years.csv"
     pd.DataFrame({"y": range(1700, 1900), "spots": np.sin(np.arange(200))}).to_csv(path, index=False)
-    assert "guessed: target 'spots'" in run("fit", path, "--horizon", 3, "--time", "y", "--out", tmp_path / "m").output
+    told = run("fit", path, "--horizon", 3, "--time", "y", "--out", tmp_path / "m", code=3).output
+    assert "the column 'y' has the name of one that forecasts have; rename it" in told
 
 
 def test_what_was_cut_off_is_told_of(csv: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,9 +240,8 @@ def test_what_was_cut_off_is_told_of(csv: Path, tmp_path: Path, monkeypatch: pyt
 
     with monkeypatch.context() as patched:
         patched.setattr(Trainer, "_epoch", cut)
-        assert (
-            "the same command with --resume goes on" in run("fit", csv, "--horizon", 3, "--out", model, code=130).output
-        )
+        told = run("fit", csv, "--horizon", 3, "--out", model, code=130).output
+    assert "the same command with --resume goes on" in told
     told = run("forecast", model, code=4).output
     assert "holds a training that was cut off, and no model yet; go on with it" in " ".join(told.split())
     assert "starts anew" not in run("fit", csv, "--horizon", 3, "--out", model, "--resume").output

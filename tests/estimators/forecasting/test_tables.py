@@ -287,7 +287,7 @@ def test_infinite_values_are_refused_with_their_row(role: str, value: float, rev
 def test_series_whose_squares_are_nothing_are_refused() -> None:
     table = two_series()
     table["y"] = np.where(table["unique_id"] == "b", table["y"] * 1e-200, table["y"])
-    with pytest.raises(TableError, match=r"^series 'b': 'y' is .*e-19\d at most, too small to reckon with; use other"):
+    with pytest.raises(TableError, match=r"^series 'b': 'y' is .*e-200 at most, too small to reckon with; use other"):
         read_panel(table, FULL)
 
 
@@ -346,5 +346,5 @@ def test_names_of_what_forecasts_hold_are_refused() -> None:
 
 def test_numbers_too_large_to_compute_with_are_refused() -> None:
     table = one_series(hours()).assign(y=[1.0] * 4 + [1e300] + [2.0] * 5)
-    with pytest.raises(TableError, match=r"row 4.*: 'y' is 1e\+300; correct it"):
+    with pytest.raises(TableError, match=r"row 4.*: 'y' is 1e\+300, and values may be up to 1e\+100; correct it"):
         read_panel(table, ONE)
