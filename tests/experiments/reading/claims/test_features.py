@@ -30,7 +30,10 @@ def test_features_in_training() -> None:
 
 
 def test_recovery() -> None:
-    def verdicts(truth: str, distance: float, last: str = "R-1", modulus: float = 0.5) -> list[str]:
+    def verdicts(
+        truth: str, distance: float, last: str = "R-1", modulus: float = 0.5, fall: float = 0.005
+    ) -> list[str]:
+        curve = [{"validation": (1 - fall) ** epoch} for epoch in range(6)]
         metrics = {"distance": distance, "first_distance": 2.0}
         history = [
             {"counts": {"R-7": 1}, "modulus": [1.0] * 5, "angle": [0.01] * 5},
@@ -38,7 +41,7 @@ def test_recovery() -> None:
         ]
         details = {"features": history, "true": {"modulus": [0.4] * 5, "angle": [0.0] * 5}}
         lines = [
-            line("feature-recovery", metrics, details=details, truth=truth, initial=cell.initial)
+            line("feature-recovery", metrics, 0, curve, details, truth=truth, initial=cell.initial)
             for cell in EXPERIMENTS["feature-recovery"].cells()
             if cell.truth == truth
         ]
@@ -51,3 +54,6 @@ def test_recovery() -> None:
     assert verdicts("mixed", 1.9, "R-2") == [FAILS, FAILS]
     assert verdicts("normal", 0.1) == [HOLDS, HOLDS, HOLDS]  # angles began near, and are
     assert verdicts("normal", 0.1, modulus=0.75) == [HOLDS, FAILS, HOLDS]
+    # While a training goes on, what is not found may be yet.
+    assert verdicts("normal", 1.9, modulus=0.75, fall=0.02) == [UNKNOWN, UNKNOWN, HOLDS]
+    assert verdicts("normal", 0.1, fall=0.02) == [HOLDS, HOLDS, HOLDS]

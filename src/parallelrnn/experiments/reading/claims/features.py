@@ -13,6 +13,8 @@ from parallelrnn.experiments.reading.picking import NOT_RUN, Picked, Runs, mean
 
 _OF_FIGURE_3 = LOW | {"R-4", "C-2"}
 _GAP = 0.05  # between percentiles, below which they are the same
+_FALL = 0.01  # of the validation error in an epoch, above which a training is not over
+_WAIT = f"; that it is not is said only once the validation error falls by less than {_FALL:.0%} an epoch"
 
 
 def evolution(name: str, picked: Picked) -> Iterator[Finding]:
@@ -41,21 +43,37 @@ def recovery(name: str, picked: Picked) -> Iterator[Finding]:
         whole = len(runs) == sum(cell["truth"] == truth for cell in picked.cells)
         about = "true matrix of normal entries" if truth == "normal" else "true features R-4 and C-2"
         parts = {one.cell["initial"]: mean(one.values("distance")) / mean(one.values("first_distance")) for one in runs}
+        falls = [_fall(line["curve"]) for one in runs for line in one.lines]
+        is_over = whole and max(falls, default=0.0) < _FALL
         told = Told()
         if runs:
             ours = "distance after over before: " + ", ".join(f"{start} {part:.2f}" for start, part in parts.items())
-            told = Told(ours, all(part < 0.5 for part in parts.values()) if whole else None, runs)
-        rule = "the distance at the end is below half of that at the beginning, from each initialisation"
+            ours += f"; the validation error falls by {max(falls):.1%} an epoch at the end"
+            told = Told(ours, _once_over(all(part < 0.5 for part in parts.values()), whole, is_over), runs)
+        rule = "the distance at the end is below half of that at the beginning, from each initialisation" + _WAIT
         yield told.of(said["matrix"], about, DRAWN, rule)
         if truth == "normal":
-            rule = f"the mean gap of five percentiles is halved, or below {_GAP}, from each initialisation"
-            yield _percentiles(runs, whole).of(said["percentiles"], about, DRAWN, rule)
+            rule = f"the mean gap of five percentiles is halved, or below {_GAP}, from each initialisation{_WAIT}"
+            yield _percentiles(runs, whole, is_over).of(said["percentiles"], about, DRAWN, rule)
         last = summed(line["details"]["features"][-1]["counts"] for one in runs for line in one.lines)
         told = Told(f"{listed(last)} at the end", last.keys() <= LOW if whole else None, runs) if runs else Told()
         yield told.of(said["types"], about, DRAWN, "all features are R-1 or C-1 at the end")
 
 
-def _percentiles(runs: Sequence[Runs], whole: bool) -> Told:
+def _fall(curve: Sequence[Mapping[str, float]]) -> float:
+    """Of the validation error in each of the last epochs, three or as many as there are."""
+    steps = min(3, len(curve) - 1)
+    if steps < 1:
+        return 1.0
+    return float(1 - (curve[-1]["validation"] / curve[-1 - steps]["validation"]) ** (1 / steps))
+
+
+def _once_over(holds: bool, whole: bool, is_over: bool) -> bool | None:
+    """What converges in the end need not have begun to before."""
+    return holds if whole and (holds or is_over) else None
+
+
+def _percentiles(runs: Sequence[Runs], whole: bool, is_over: bool) -> Told:
     """How far moduli and angles are from the true ones, before and after."""
     words, near = [], []
     for one in runs:
@@ -63,7 +81,7 @@ def _percentiles(runs: Sequence[Runs], whole: bool) -> Told:
             before, after = (mean([_gap(line["details"], what, at) for line in one.lines]) for at in (0, -1))
             words.append(f"{what} {one.cell['initial']} {before:.2f} to {after:.2f}")
             near.append(after < max(before / 2, _GAP))
-    return Told("gap of " + ", ".join(words), all(near) if whole else None, runs) if runs else Told()
+    return Told("gap of " + ", ".join(words), _once_over(all(near), whole, is_over), runs) if runs else Told()
 
 
 def _gap(details: Mapping[str, Any], what: str, at: int) -> float:

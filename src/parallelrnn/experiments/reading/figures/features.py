@@ -80,7 +80,6 @@ def _draw_recovery(found: Sequence[Runs]) -> Figure:
         column[0].set_yscale("log")
         column[0].set_title(one.cell["initial"])
         column[1].plot([point["distance"] for point in history], color=DARK)
-        column[1].set_ylim(bottom=0)
         for ax, name in zip(column[2:4], ("modulus", "angle"), strict=True):
             shades = np.linspace(0.0, 0.65, len(PERCENTILES))
             for place, (percentile, shade) in enumerate(zip(PERCENTILES, shades, strict=True)):
@@ -90,6 +89,7 @@ def _draw_recovery(found: Sequence[Runs]) -> Figure:
         column[4].set_xlim(0, len(history) - 1)
         column[4].set_xlabel("epoch")
         whole_numbers(column[4])
+    axes[1, 0].set_ylim(bottom=0)  # once all columns are drawn: it ends their growing with what is in them
     for ax, name in zip(axes[:, 0], _RECOVERY, strict=True):
         ax.set_ylabel(name)
     axes[0, -1].legend(frameon=False, fontsize="small")
