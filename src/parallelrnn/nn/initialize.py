@@ -18,7 +18,7 @@ from torch.nn.utils.parametrize import is_parametrized
 
 from parallelrnn.kernels import GATES
 from parallelrnn.nn.checks import check_size
-from parallelrnn.nn.matrices import recurrent_blocks, torch_mode, weight_suffixes
+from parallelrnn.nn.matrices import UNBOUNDED, recurrent_blocks, torch_mode, weight_suffixes, without_growth
 from parallelrnn.nn.parameters import BlockRecurrent
 from parallelrnn.nn.polar import modulus_to_log_rate, rotations
 
@@ -27,11 +27,13 @@ ModuleT = TypeVar("ModuleT", bound=BlockRecurrent | nn.RNNBase | nn.RNNCellBase)
 
 @torch.no_grad()
 def uniform_(module: ModuleT) -> ModuleT:
-    """Entries uniform on (-1/sqrt(d), 1/sqrt(d)), d = hidden_size, as in `torch.nn`: R-1 and C-1 features only."""
+    """Entries of a d x d matrix uniform on (-1/sqrt(d), 1/sqrt(d)), as in `torch.nn`: R-1 and C-1 features only."""
+    grows = isinstance(module, BlockRecurrent) and module.num_blocks > 1 and module.mode in UNBOUNDED
 
     def draw(matrix: Tensor) -> Tensor:
-        bound = 1 / math.sqrt(module.hidden_size)
-        return torch.empty_like(matrix).uniform_(-bound, bound)
+        bound = 1 / math.sqrt(len(matrix))
+        drawn = torch.empty_like(matrix).uniform_(-bound, bound)
+        return without_growth(drawn) if grows else drawn
 
     return _fill(module, draw)
 
@@ -124,11 +126,10 @@ def waves_(
 ) -> ModuleT:
     """Blocks of size 2 as damped rotations, one for each period and half-life in time steps.
 
-    What lets a linear or tanh RNN find long cycles: `uniform_` forgets within a few steps, and the faster the wider the
-    layer. Without `periods` they are log-spaced from 4 steps to `longest`; without `half_lives` each is its block's
-    period. Input weights are drawn in a random direction and scaled by sqrt(1 - modulus^2), so that white input of
-    variance one drives the units of every linear block, fast or slow, to a variance of one on average; biases become
-    zero.
+    What lets a linear or tanh RNN find long cycles: `uniform_` forgets within a few steps. Without `periods` they are
+    log-spaced from 4 steps to `longest`; without `half_lives` each is its block's period. Input weights are drawn in a
+    random direction and scaled by sqrt(1 - modulus^2), so that white input of variance one drives the units of every
+    linear block, fast or slow, to a variance of one on average; biases become zero.
     """
     if not _mode(module).startswith("RNN"):
         raise ValueError(f"waves_ is for ParaRNN and nn.RNN; the gates of {type(module).__name__} are no waves")

@@ -6,9 +6,12 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from parallelrnn.kernels import GATES
+
+UNBOUNDED = ("RNN_LINEAR", "RNN_RELU")  # recurrences whose states no activation bounds
 
 
 class RecurrentBlock(NamedTuple):
@@ -85,3 +88,11 @@ def torch_mode(module: nn.RNNBase | nn.RNNCellBase) -> str:
     if isinstance(module, nn.GRU | nn.GRUCell):
         return "GRU"
     raise TypeError(f"{type(module).__name__} is not an RNN, LSTM or GRU of torch.nn")
+
+
+def without_growth(matrices: Tensor) -> Tensor:
+    """Square matrices (..., d, d), those with eigenvalues above 1 in modulus divided by the largest."""
+    exact = matrices.to(torch.promote_types(matrices.dtype, torch.float32))  # eigenvalues have no half precision
+    largest = torch.linalg.eigvals(exact).abs().amax(-1)
+    scaled: Tensor = matrices / largest.clamp(min=1).to(matrices.dtype)[..., None, None]
+    return scaled

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from parallelrnn.kernels import GATES, NUM_STATES, State, Weights, check_backend, recurrence
 from parallelrnn.nn.blocks import BlockSize, parse_block_size, select_blocks
 from parallelrnn.nn.checks import check_bool, check_size, check_tensor, check_weights
-from parallelrnn.nn.matrices import RecurrentBlock, weight_suffixes
+from parallelrnn.nn.matrices import UNBOUNDED, RecurrentBlock, weight_suffixes, without_growth
 from parallelrnn.nn.polar import polar_blocks, reset_polar
 
 FORMS = ("free", "polar")
@@ -141,12 +141,24 @@ class BlockRecurrent(nn.Module):
         return shapes
 
     def reset_parameters(self) -> None:
-        """Draw every weight uniformly from (-1/sqrt(d), 1/sqrt(d)), as `torch.nn`; polar blocks from the unit disc."""
-        bound = 1 / math.sqrt(self.hidden_size)
+        """Draw weights uniformly from (-1/sqrt(d), 1/sqrt(d)), as `torch.nn`; polar blocks from the unit disc.
+
+        Where a block reads its own units alone, d is their number: by that of the layer it would forget at once.
+        Small matrices may then grow, which is scaled down unless an activation bounds the states, or one block is
+        the layer of `torch.nn`.
+        """
         with torch.no_grad():
             for _, _, suffix in weight_suffixes(self):
+                own = {
+                    self._group_name(kind, suffix, size): size
+                    for kind in ("weight_hh", "weight_hr")
+                    for size in self.blocks.groups
+                }
                 for name in self._weight_shapes(suffix):
-                    getattr(self, name).uniform_(-bound, bound)
+                    weight, bound = getattr(self, name), 1 / math.sqrt(own.get(name, self.hidden_size))
+                    weight.uniform_(-bound, bound)
+                    if name in own and self.num_blocks > 1 and self.mode in UNBOUNDED:
+                        weight.copy_(without_growth(weight.unflatten(0, (-1, own[name]))).flatten(0, 1))
                 if self.form == "polar":
                     reset_polar(getattr(self, f"log_rate_hh{suffix}"), getattr(self, f"angle_hh{suffix}"))
 

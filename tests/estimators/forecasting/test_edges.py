@@ -195,3 +195,8 @@ def test_series_of_a_few_steps_are_told_of() -> None:
         fitted = quick(max_epochs=1).fit(table)
     with pytest.warns(UserWarning, match=words):
         fitted.predict(table[table["unique_id"] == "short"])
+
+
+def test_a_lookback_far_beyond_all_series_is_told_of() -> None:
+    with pytest.warns(UserWarning, match="lookback=500 is more than 10 times the longest series, 40 steps"):
+        quick(3, 500).fit(hourly(40, ids=("a",)))

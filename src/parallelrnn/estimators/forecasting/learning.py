@@ -29,6 +29,7 @@ from parallelrnn.estimators.training import Loss, Recipe, Trainer, make_fabric, 
 
 _LOOKBACK = 336  # steps, where series are long enough
 _SAMPLED = 512  # windows, by which forecasts are explained
+_MUCH = 10  # times the steps of a series
 _VALIDATION = 5  # a series over this is its part for validation
 
 
@@ -145,10 +146,10 @@ def _check_observed(panel: Panel, steps: Sequence[int]) -> None:
 
 def _tell_of_long_lookback(lookback: int, series: Sequence[Series]) -> None:
     longest = max(len(one) for one in series)
-    if lookback > longest:
+    if lookback > _MUCH * longest:
         warnings.warn(
-            f"lookback={lookback} is more than any series has, {longest} steps; what is before their beginning says "
-            "nothing and takes time",
+            f"lookback={lookback} is more than {_MUCH} times the longest series, {longest} steps; what is before its "
+            "beginning says nothing and takes time",
             stacklevel=4,
         )
 
