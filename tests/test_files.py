@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import re
 import signal
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -130,9 +132,18 @@ def test_a_file_that_others_may_not_read_or_write_stays_so(tmp_path: Path) -> No
 
 def test_a_write_protected_file_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_text(tmp_path / "page.html", "old")
-    monkeypatch.setattr(os, "access", lambda path, mode: False)  # as for who is not the administrator
-    with pytest.raises(PermissionError, match="write-protected"):
-        write_text(path, "new")
+    really = Path.open
+
+    def protected(self: Path, mode: str = "r", **options: Any) -> Any:
+        """As the system does it for who is not the administrator."""
+        if self == path and mode == "r+b":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return really(self, mode, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "open", protected)
+        with pytest.raises(PermissionError):
+            write_text(path, "new")
     assert path.read_text() == "old"
 
 

@@ -147,8 +147,8 @@ def one_at_a_time(directory: Path) -> Iterator[None]:
 
 def _replace(path: Path, data: bytes) -> None:
     old = path.exists()
-    if old and not os.access(path, os.W_OK):  # a directory would let us replace what the file itself protects
-        raise PermissionError(errno.EACCES, "write-protected", str(path))
+    if old:
+        path.open("r+b").close()  # an error if it is write-protected, though its directory would let us replace it
     beginning = os.fsencode(path.name)[:_LONGEST_NAME].decode(errors="ignore")
     sweep(path.parent, re.escape(beginning))  # before, since it may make the room that is needed
     file = _open_beside(path.with_name(beginning))
