@@ -38,10 +38,10 @@ def claims(lines: Mapping[str, Sequence[Line]]) -> str:
     """What the paper claims, its number, ours, the rule and a verdict, each in a row."""
     picked = {name: pick(experiment, lines.get(name, ())) for name, experiment in EXPERIMENTS.items()}
     rows = [
-        [found.text, found.claim.place, found.paper, found.ours, found.budget, found.rule, f"**{found.verdict}**"]
+        [found.text, f"**{found.verdict}**", found.paper, found.ours, found.budget, found.rule, found.claim.place]
         for found in findings(picked)
     ]
-    return table(["claim", "where", "paper", "ours", "budget", "it holds if", "verdict"], rows)
+    return table(["claim", "verdict", "paper", "ours", "budget", "it holds if", "where"], rows)
 
 
 def renew_claims(page: str, lines: Mapping[str, Sequence[Line]]) -> str:
