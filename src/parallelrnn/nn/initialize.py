@@ -18,7 +18,7 @@ from torch.nn.utils.parametrize import is_parametrized
 
 from parallelrnn.kernels import GATES
 from parallelrnn.nn.checks import check_size
-from parallelrnn.nn.matrices import UNBOUNDED, recurrent_blocks, torch_mode, weight_suffixes, without_growth
+from parallelrnn.nn.matrices import recurrent_blocks, torch_mode, weight_suffixes, without_growth
 from parallelrnn.nn.parameters import BlockRecurrent
 from parallelrnn.nn.polar import modulus_to_log_rate, rotations
 
@@ -28,7 +28,7 @@ ModuleT = TypeVar("ModuleT", bound=BlockRecurrent | nn.RNNBase | nn.RNNCellBase)
 @torch.no_grad()
 def uniform_(module: ModuleT) -> ModuleT:
     """Entries of a d x d matrix uniform on (-1/sqrt(d), 1/sqrt(d)), as in `torch.nn`: R-1 and C-1 features only."""
-    grows = isinstance(module, BlockRecurrent) and module.num_blocks > 1 and module.mode in UNBOUNDED
+    grows = isinstance(module, BlockRecurrent) and module.may_grow
 
     def draw(matrix: Tensor) -> Tensor:
         bound = 1 / math.sqrt(len(matrix))

@@ -82,6 +82,11 @@ class BlockRecurrent(nn.Module):
         return len(self.blocks.sizes)
 
     @property
+    def may_grow(self) -> bool:
+        """Whether matrices drawn for small blocks could let states grow without bounds."""
+        return self.num_blocks > 1 and self.mode in UNBOUNDED
+
+    @property
     def gates(self) -> tuple[str, ...]:
         """The names of the gates, in the order in which the weights stack them."""
         return GATES[self.mode]
@@ -157,7 +162,7 @@ class BlockRecurrent(nn.Module):
                 for name in self._weight_shapes(suffix):
                     weight, bound = getattr(self, name), 1 / math.sqrt(own.get(name, self.hidden_size))
                     weight.uniform_(-bound, bound)
-                    if name in own and self.num_blocks > 1 and self.mode in UNBOUNDED:
+                    if name in own and self.may_grow:
                         weight.copy_(without_growth(weight.unflatten(0, (-1, own[name]))).flatten(0, 1))
                 if self.form == "polar":
                     reset_polar(getattr(self, f"log_rate_hh{suffix}"), getattr(self, f"angle_hh{suffix}"))

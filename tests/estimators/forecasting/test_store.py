@@ -136,6 +136,8 @@ def test_one_changed_bit_is_refused(saved: Path) -> None:
         ({"architecture": {"static": 10**9}}, "do not agree about static"),
         ({"architecture": {"horizon": 13}}, "do not agree about horizon"),
         ({"arguments": {"horizon": 13}}, "do not agree about horizon"),
+        ({"arguments": {"hidden_size": 10**9}}, "do not agree about hidden_size"),
+        ({"periods": [0.0]}, "do not agree about periods"),
         ({"backend": "x"}, "do not agree about backend"),
         ({"series": []}, "not whole"),
         ({"series": [{"name": "a"}]}, "not whole"),
