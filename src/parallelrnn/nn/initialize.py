@@ -126,10 +126,10 @@ def waves_(
 ) -> ModuleT:
     """Blocks of size 2 as damped rotations, one for each period and half-life in time steps.
 
-    What lets a linear or tanh RNN find long cycles: `uniform_` forgets within a few steps. Without `periods` they are
-    log-spaced from 4 steps to `longest`; without `half_lives` each is its block's period. Input weights are drawn in a
-    random direction and scaled by sqrt(1 - modulus^2), so that white input of variance one drives the units of every
-    linear block, fast or slow, to a variance of one on average; biases become zero.
+    What lets a linear or tanh RNN find long cycles: most blocks of `uniform_` forget within a few steps. Without
+    `periods` they are log-spaced from 4 steps to `longest`; without `half_lives` each is its block's period. Input
+    weights are drawn in a random direction and scaled by sqrt(1 - modulus^2), so that white input of variance one
+    drives the units of every linear block, fast or slow, to a variance of one on average; biases become zero.
     """
     if not _mode(module).startswith("RNN"):
         raise ValueError(f"waves_ is for ParaRNN and nn.RNN; the gates of {type(module).__name__} are no waves")

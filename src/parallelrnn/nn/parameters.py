@@ -149,8 +149,8 @@ class BlockRecurrent(nn.Module):
         """Draw weights uniformly from (-1/sqrt(d), 1/sqrt(d)), as `torch.nn`; polar blocks from the unit disc.
 
         Where a block reads its own units alone, d is their number: by that of the layer it would forget at once.
-        Small matrices may then grow, which is scaled down unless an activation bounds the states, or one block is
-        the layer of `torch.nn`.
+        Small matrices may then have eigenvalues above 1 in modulus, which are scaled down unless an activation bounds
+        the states, or one block is the layer of `torch.nn`.
         """
         with torch.no_grad():
             for _, _, suffix in weight_suffixes(self):
