@@ -130,6 +130,17 @@ def test_a_file_that_others_may_not_read_or_write_stays_so(tmp_path: Path) -> No
     assert path.stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root may give files away")
+def test_a_file_stays_its_owners(tmp_path: Path) -> None:
+    path = tmp_path / "of somebody"
+    path.touch()
+    os.chown(path, 1234, 2345)
+    path.chmod(0o640)
+    write_text(path, "new")
+    found = path.stat()
+    assert (found.st_uid, found.st_gid, found.st_mode & 0o777) == (1234, 2345, 0o640)
+
+
 def test_a_write_protected_file_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_text(tmp_path / "page.html", "old")
     really = Path.open
@@ -147,8 +158,8 @@ def test_a_write_protected_file_is_not_replaced(tmp_path: Path, monkeypatch: pyt
     assert path.read_text() == "old"
 
 
-@pytest.mark.parametrize("name", ["p" * 255, "ü" * 127, "p" * 200])
-def test_names_may_be_as_long_as_the_system_allows(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", ["p" * 255, "ü" * 127, "p" * 200, os.fsdecode(b"\xff\xfe")])
+def test_names_may_be_all_that_the_system_allows(tmp_path: Path, name: str) -> None:
     write_text(tmp_path / name, "old")
     write_text(tmp_path / name, "new")
     assert (tmp_path / name).read_text() == "new"

@@ -149,13 +149,16 @@ def _replace(path: Path, data: bytes) -> None:
     old = path.exists()
     if old:
         path.open("r+b").close()  # an error if it is write-protected, though its directory would let us replace it
-    beginning = os.fsencode(path.name)[:_LONGEST_NAME].decode(errors="ignore")
+    beginning = path.name
+    while len(os.fsencode(beginning)) > _LONGEST_NAME:
+        beginning = beginning[:-1]
     sweep(path.parent, re.escape(beginning))  # before, since it may make the room that is needed
     file = _open_beside(path.with_name(beginning))
     beside = Path(file.name)
     try:
         with file:
             if old:
+                _keep_owner(path, beside)
                 shutil.copymode(path, beside)  # who may not read it may not from now on either
             file.write(data)
             file.flush()
@@ -167,6 +170,15 @@ def _replace(path: Path, data: bytes) -> None:
         beside.unlink(missing_ok=True)
         raise
     settle(path.parent)
+
+
+def _keep_owner(path: Path, beside: Path) -> None:
+    """Whose file it was, as far as the system lets one give files away."""
+    if os.name == "nt":
+        return
+    was = path.stat()
+    with suppress(PermissionError):
+        os.chown(beside, was.st_uid, was.st_gid)
 
 
 def _open_beside(path: Path) -> IO[bytes]:

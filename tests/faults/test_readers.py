@@ -24,7 +24,7 @@ def test_who_loads_while_another_saves_has_the_older_or_the_newer(tmp_path: Path
         saving = pool.submit(again_and_again, lambda number: save(tmp_path, number), enough)
         try:
             found = [load(tmp_path) for _ in range(300)]
-            while len(set(found)) == 1:  # however slow the machine, something is saved meanwhile
+            while len(set(found)) == 1 and not saving.done():  # however slow the machine, something is saved meanwhile
                 found.append(load(tmp_path))
         finally:
             enough.set()

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -29,13 +29,13 @@ class Store:
         return self.folder / f"{experiment}.jsonl"
 
     def lines(self, experiment: str) -> list[Line]:
-        """All results so far; a last line that was cut off does not count."""
+        """All results so far; a last line that was cut off does not count, unless only its end is missing."""
         path = self.path(experiment)
         if not path.exists():
             return []
         found = []
-        *whole, _ = read_bytes(path).split(b"\n")  # not at other ends of lines, which a changed bit can make
-        for number, text in enumerate(whole, 1):
+        *whole, last = read_bytes(path).split(b"\n")  # not at other ends of lines, which a changed bit can make
+        for number, text in enumerate([*whole, _without_end(last)], 1):
             if text.strip():
                 found.append(_result(text, f"{path}, line {number}"))
         return found
@@ -58,7 +58,7 @@ class Store:
         make_directory(self.folder)
         path = self.path(line["experiment"])
         with named_in_errors(path), path.open("ab+") as file, _locked(file):
-            _drop_what_was_cut_off(file)
+            _mend_the_end(file)
             file.write(json.dumps({**line, _SUM: sum_of(line)}).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
@@ -112,15 +112,25 @@ def _result(text: bytes, place: str) -> Line:
     return dict(line)
 
 
-def _drop_what_was_cut_off(file: IO[bytes]) -> None:
-    """A last line without an end, of a process that was killed as it wrote."""
-    end = file.seek(0, os.SEEK_END)
-    if not end:
-        return
+def _without_end(last: bytes) -> bytes:
+    """The result that a last line holds whose end is missing, or another byte; nothing if it was cut off before."""
+    for text in (last, last[:-1]):
+        with suppress(ExperimentError):
+            _result(text, "")
+            return text
+    return b""
+
+
+def _mend_the_end(file: IO[bytes]) -> None:
+    """A last line without an end gets one if it is whole; else its process was killed as it wrote, and it goes."""
     file.seek(0)
-    whole = file.read().rfind(b"\n") + 1
-    if whole < end:
-        file.truncate(whole)
+    text = file.read()
+    begin = text.rfind(b"\n") + 1
+    if begin < len(text):
+        kept = _without_end(text[begin:])
+        file.truncate(begin + len(kept))
+        if kept:
+            file.write(b"\n")
 
 
 @contextmanager
