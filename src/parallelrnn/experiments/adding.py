@@ -97,7 +97,8 @@ def run(config: AddingConfig, seed: int, workspace: Workspace) -> Outcome:
     progress = Training(network, Adding(config, seed), schedule, workspace).run()
     errors = [line["validation"] for line in progress.curve]
     solved = next((number for number, error in enumerate(errors, 1) if error < 0.01), None)
-    metrics = {"mse": errors[-1], "parameters": count_parameters(network), "seconds": progress.seconds}
+    metrics = {"mse": errors[-1], "parameters": count_parameters(network)}
+    metrics |= {"seconds": progress.seconds, "processor_seconds": progress.processor_seconds}
     if solved is not None:  # the first line of the curve below 0.01; guessing has 1/6
         metrics["iterations_to_0.01"] = solved * config.epoch_steps
     return Outcome(metrics, progress.curve)

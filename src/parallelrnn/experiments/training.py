@@ -73,6 +73,7 @@ class Progress:
     waited: int = 0  # epochs since the rate was lowered or validation got better
     stuck: int = 0  # epochs since validation got better
     seconds: float = 0.0
+    processor_seconds: float = 0.0  # which others at work do not make more
     curve: Curve = field(default_factory=list)
     notes: list[Any] = field(default_factory=list)  # what is watched, before training and after each epoch
 
@@ -103,11 +104,12 @@ class Training:
             progress.notes.append(self._watch(self.network))
         kept = time.monotonic()
         while not self.is_done:
-            began = time.perf_counter()
+            began, began_here = time.perf_counter(), time.process_time()
             self._step()
             if progress.step == self.task.steps:
                 self._end_epoch()
             progress.seconds += time.perf_counter() - began
+            progress.processor_seconds += time.process_time() - began_here
             if time.monotonic() - kept >= self.workspace.every or self.workspace.is_over:
                 self._keep()
                 kept = time.monotonic()

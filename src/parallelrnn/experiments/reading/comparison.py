@@ -84,7 +84,13 @@ class Difference:
     @property
     def margin(self) -> float | None:
         """Half of the 95 % interval by Student's t."""
-        return None if self.error is None else self.error * float(stats.t.ppf(0.975, self.pairs - 1))
+        return self.margin_among(1)
+
+    def margin_among(self, comparisons: int) -> float | None:
+        """The same, wide enough that all of so many intervals hold their true differences with 95 % (Bonferroni)."""
+        if self.error is None:
+            return None
+        return self.error * float(stats.t.ppf(1 - 0.025 / comparisons, self.pairs - 1))
 
     @property
     def is_known(self) -> bool:
@@ -94,7 +100,25 @@ class Difference:
     @property
     def is_significant(self) -> bool:
         """Whether zero is outside of the 95 % interval."""
-        return self.is_known and self.margin is not None and abs(self.mean) > self.margin
+        return self.is_apart(1)
+
+    def is_apart(self, comparisons: int) -> bool:
+        """Whether zero is outside of the interval, as one of so many comparisons."""
+        margin = self.margin_among(comparisons)
+        return self.is_known and margin is not None and abs(self.mean) > margin
+
+    def shows(self, sign: int, at_least: float = 0.0, grain: float = 0.0) -> bool | None:
+        """Whether there is a difference of this sign and size; None while the interval neither shows nor excludes it.
+
+        Shown, it is significant and at least so large; excluded, the whole interval is below that. Values that were
+        read off every `grain` may be off by that much, and the interval is so much wider.
+        """
+        if not self.is_known or self.margin is None:
+            return None
+        middle, margin = sign * self.mean, self.margin + grain
+        if middle > margin and middle >= at_least:
+            return True
+        return False if middle + margin < at_least or middle < -margin else None
 
     def __str__(self) -> str:
         margin = "" if self.margin is None else f" ± {self.margin:.2g}"
@@ -138,12 +162,9 @@ def solved(runs: Runs) -> int:
     return sum(error < SOLVED for error in runs.values("mse"))
 
 
-def seconds_to_converge(runs: Runs) -> dict[int, float]:
+def seconds_to_converge(runs: Runs, metric: str = "seconds") -> dict[int, float]:
     """Of the adding problem, by seed: iterations until the test MSE first was below 0.01, at the pace of the run."""
-    pace = {
-        line["seed"]: seconds / line["config"]["iterations"]
-        for line, seconds in zip(runs.lines, runs.seconds, strict=True)
-    }
+    pace = {line["seed"]: line["metrics"][metric] / line["config"]["iterations"] for line in runs.lines}
     return {seed: count * pace[seed] for seed, count in runs.by_seed("iterations_to_0.01").items()}
 
 

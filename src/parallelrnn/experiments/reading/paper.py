@@ -115,7 +115,7 @@ CLAIMS: dict[str, dict[str, Claim]] = {
         "level, more noise": Claim("Section D.4, Figure D.1", "with more noise, it does not change from 2 on either"),
         "spread": Claim("Section D.4, Table S.2", "test MSEs vary most at block_size 1"),
     },
-    "speed": {"linear": Claim("Section 6.1, Figure 2(c)", "time grows linearly with block_size, on a V100")},
+    "speed": {"linear": Claim("Section 6.1, Figure 2(c)", "time grows linearly with block_size")},
     "forecasting": {
         "loss": Claim("Section 6.2, Table 1(a)", "blocks of size 2 bring no significant loss"),
         "gain": Claim("Section 6.2, Table S.4", "in some cases they bring a gain"),
@@ -136,14 +136,17 @@ CLAIMS: dict[str, dict[str, Claim]] = {
         "better": Claim("Section 6.4, Table 1(e)", "ParaBRT is better than BRT"),
     },
     "feature-evolution": {
-        "low": Claim("Section 3.3, Figure 3", "from all initialisations features become R-1 and C-1 rapidly"),
+        "low": Claim("Section 3.3, Figure 3", "from all initialisations features rapidly concentrate on R-1 and C-1"),
         "waves": Claim("Section 3.3, Figure 3", "C-1 features then occur more often than R-1 features"),
         "others": Claim("Figure 3", "types other than R-1, C-1, R-4 and C-2 do not occur"),
     },
     "feature-recovery": {
         "matrix": Claim("Section A, Figures A.1 and A.2", "the recurrent matrix converges to the true one"),
         "percentiles": Claim("Section A, Figure A.1", "percentiles of moduli and angles converge to the true ones"),
-        "types": Claim("Section A, Figures A.1 and A.2", "features become R-1 and C-1, whatever the true ones are"),
+        "types": Claim(
+            "Section A, Figures A.1 and A.2",
+            "learned features are predominantly R-1 and C-1, whatever the true ones are",
+        ),
     },
     "adding": {
         "end": Claim("Section D.6, Figures D.2 to D.5", "twins end at a similar error in most cases"),

@@ -22,7 +22,7 @@ def accuracies(vanilla: list[float], para: list[float], model: str = "GRU", **mo
     ("para", "verdict"),
     [
         ([0.92, 0.93, 0.92], HOLDS),
-        ([0.90, 0.93, 0.89], FAILS),  # better, but not significantly
+        ([0.90, 0.93, 0.89], UNKNOWN),  # better, but not significantly
         ([0.88, 0.89, 0.88], FAILS),
         ([0.92, 0.93], UNKNOWN),
     ],
@@ -53,8 +53,19 @@ def test_as_accurate(para: float, tested: dict[str, float], verdict: str) -> Non
 
 def test_guessing_twins_are_not_comparable() -> None:
     assert found("pmnist", "comparable", accuracies([0.11], [0.12]), "ParaGRU").verdict == UNKNOWN
-    lines = [line("worms", {"accuracy": 0.3}, dataset="Worms", model=model) for model in ("GRU", "ParaGRU")]
-    told = found("worms", "comparable", lines, "UCR Worms, not the paper's data: GRU")
-    assert (told.verdict, told.paper) == (HOLDS, "-")
-    lines = [line("worms", {"accuracy": 0.3}, dataset="StandWalkJump", model=model) for model in ("GRU", "ParaGRU")]
-    assert found("worms", "comparable", lines, "StandWalkJump, not the paper's data: GRU").verdict == UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("dataset", "accuracy", "verdict"),
+    [
+        ("UCR Worms", 0.65, HOLDS),
+        ("UCR Worms", 0.55, UNKNOWN),  # always the largest class has 0.42, with a standard error of 0.08
+        ("StandWalkJump", 0.55, HOLDS),
+        ("StandWalkJump", 0.48, UNKNOWN),
+    ],
+)
+def test_nor_are_those_that_answer_one_class(dataset: str, accuracy: float, verdict: str) -> None:
+    metrics = {"accuracy": accuracy, "tested": 39.0}
+    lines = [line("worms", metrics, dataset=dataset.split()[-1], model=model) for model in ("GRU", "ParaGRU")]
+    told = found("worms", "comparable", lines, f"{dataset}, not the paper's data: GRU")
+    assert (told.verdict, told.paper) == (verdict, "-")

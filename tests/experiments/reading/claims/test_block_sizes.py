@@ -27,11 +27,12 @@ def tradeoff(errors: dict[int, list[float]], variance: float = 100.0, **config: 
     ("twos", "verdict"),
     [
         ([1.0, 1.1, 1.2], HOLDS),
-        ([2.8, 3.1, 2.9], FAILS),  # an interval with zero in it
+        ([2.8, 3.1, 2.9], UNKNOWN),  # an interval with zero in it, and with a substantial drop
         ([2.9, 3.0, 2.8], FAILS),  # significant: the same 0.1 on each seed, but no substantial drop
         ([1.5, 1.6], UNKNOWN),  # two replicates are too few
         ([1.0, 1.1, float("nan")], UNKNOWN),  # diverged
-        ([0.0, 2.9, 1.0], FAILS),  # more than two standard errors, but not by Student's t
+        ([0.0, 2.9, 1.0], UNKNOWN),  # more than two standard errors, but not by Student's t
+        ([3.5, 3.5, 3.5], FAILS),  # significant, and the other way
     ],
 )
 def test_a_drop_is_significant_and_substantial(twos: list[float], verdict: str) -> None:
@@ -42,9 +43,13 @@ def test_a_drop_is_significant_and_substantial(twos: list[float], verdict: str) 
 
 def test_all_sizes_are_compared_with_128() -> None:
     last = [1.0, 1.2, 1.1]
-    errors = {size: [1.02, 1.19, 1.1] for size in SIZES[1:]} | {128: last}
+    errors = {size: [1.002, 1.199, 1.1] for size in SIZES[1:]} | {128: last}
     told = found("tradeoff", "level", tradeoff(errors))
     assert told.verdict == HOLDS
+    wide = errors | {16: [1.02, 1.19, 1.1]}  # not apart, but with six intervals that hold together ± 0.096
+    assert found("tradeoff", "level", tradeoff(wide)).verdict == UNKNOWN
+    apart = errors | {16: [1.05, 1.27, 1.16]}  # ± 0.025 alone, ± 0.063 among six
+    assert found("tradeoff", "level", tradeoff(apart)).verdict == UNKNOWN
     far = errors | {16: [1.3, 1.5, 1.41]}
     told = found("tradeoff", "level", tradeoff(far))
     assert told.verdict == FAILS  # 2 is as 128 is, and 16 is not
@@ -89,12 +94,14 @@ def speed(times: dict[int, float], disturbed: bool = False, seed: int = 0, **con
 
 
 def test_speed() -> None:
-    linear = {size: max(size, 8.0) for size in SIZES}  # from 8 on
+    linear = {size: 30 + 0.2 * size for size in SIZES}
     assert found("speed", "linear", [speed(linear)]).verdict == HOLDS
-    assert found("speed", "linear", [speed(dict.fromkeys(SIZES, 5.0))]).verdict == FAILS
+    assert found("speed", "linear", [speed(linear | {16: 35.0})]).verdict == HOLDS
+    assert found("speed", "linear", [speed(linear | {16: 38.0})]).verdict == FAILS
+    assert found("speed", "linear", [speed({size: 60 - 0.2 * size for size in SIZES})]).verdict == FAILS
     assert found("speed", "linear", [speed({size: size**1.5 for size in SIZES})]).verdict == FAILS
     assert found("speed", "linear", [speed(linear, disturbed=True)]).verdict == UNKNOWN
-    assert "slope 0.60, from 8 on 1.00" in found("speed", "linear", [speed(linear)]).ours
+    assert "the best straight line is 30.0 + 0.200 block_size" in found("speed", "linear", [speed(linear)]).ours
 
 
 def test_times_are_averaged_and_those_of_other_shapes_left_out() -> None:

@@ -27,6 +27,9 @@ def test_features_in_training() -> None:
     # It was there for a while, in another layer.
     assert verdicts(runs({"R-1": 2, "C-1": 3}, "R-2")) == [HOLDS + SMALLER, HOLDS + SMALLER, FAILS + SMALLER]
     assert verdicts(runs({"R-1": 2, "C-1": 3})[1:]) == [UNKNOWN] * 3
+    assert verdicts(runs({"R-1": 2, "C-1": 3}, "R-2")[1:]) == [UNKNOWN, UNKNOWN, FAILS + SMALLER]  # one is enough
+    assert verdicts(runs({"R-4": 5, "C-1": 95}))[0] == HOLDS + SMALLER
+    assert verdicts(runs({"R-4": 6, "C-1": 94}))[0] == FAILS + SMALLER
 
 
 def test_recovery() -> None:
@@ -56,4 +59,5 @@ def test_recovery() -> None:
     assert verdicts("normal", 0.1, modulus=0.75) == [HOLDS, FAILS, HOLDS]
     # While a training goes on, what is not found may be yet.
     assert verdicts("normal", 1.9, modulus=0.75, fall=0.02) == [UNKNOWN, UNKNOWN, HOLDS]
+    assert verdicts("normal", 1.9, "R-2", modulus=0.75, fall=0.02) == [UNKNOWN] * 3
     assert verdicts("normal", 0.1, fall=0.02) == [HOLDS, HOLDS, HOLDS]

@@ -75,3 +75,5 @@ def test_types_of_trained_models() -> None:
     assert found("forecasting", "types", rare).verdict == FAILS + SMALLER
     assert found("forecasting", "waves", rare).verdict == FAILS + SMALLER
     assert found("forecasting", "types", usual[1:]).verdict == UNKNOWN
+    assert found("forecasting", "types", rare[:2]).verdict == FAILS + SMALLER  # one that is there is enough
+    assert found("forecasting", "waves", rare[:2]).verdict == UNKNOWN
