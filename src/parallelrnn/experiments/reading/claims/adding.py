@@ -41,7 +41,7 @@ def adding(name: str, picked: Picked) -> Iterator[Finding]:
         rule = (
             f"iterations to a test MSE below 0.01, paired by seed, are significantly {way}, by more than lie between "
         )
-        rule += f"two tests; it does not if they are so {other}"
+        rule += f"two tests; it does not if they are as clearly {other}"
         yield _iterations(twins, -1 if fewer else 1).of(said[way], f"length {length}", DRAWN, rule)
         rule = "these iterations times a processor's seconds per iteration, paired by seed, are significantly less; it "
         rule += "does not if they are significantly more"
