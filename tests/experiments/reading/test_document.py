@@ -9,7 +9,7 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from parallelrnn.cli.app import app
-from parallelrnn.experiments.reading.document import document
+from parallelrnn.experiments.reading.document import claims, document
 from parallelrnn.experiments.registry import EXPERIMENTS
 from parallelrnn.experiments.running.store import Store
 from tests.experiments.reading.lines import forecast, line, tradeoff
@@ -26,6 +26,20 @@ def test_all_rows_of_a_table_are_as_long_as_its_header() -> None:
     assert titles == ["Claims", *EXPERIMENTS]
     assert text.count("\n\nNot run.\n") == len(EXPERIMENTS) - 2
     assert "![tradeoff](figures/tradeoff.png)" in text
+
+
+def test_claims_are_counted_and_those_without_runs_stand_apart() -> None:
+    drop = [one for size, error in ((1, 3.0), (2, 1.0)) for one in tradeoff(size, {0: error, 1: error, 2: error})]
+    text = claims({"tradeoff": drop})
+    head, run, rest = re.split(r"\n\n(?=\|)|\n\nNot yet known, since nothing of it was run:\n\n", text)[:3]
+    found = re.fullmatch(r"Of (\d+) claims: (\d+) hold, (\d+) are not yet known.", head)
+    assert found is not None, head
+    total, holds, unknown = map(int, found.groups())
+    assert (total, holds) == (holds + unknown, 1)
+    rows = [len(table.splitlines()) - 2 for table in (run, rest)]
+    assert sum(rows) == total
+    assert run.count("**holds at this budget**") == 1
+    assert "not run" not in run
 
 
 def test_the_command_prints_and_writes(tmp_path: Path) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from parallelrnn.experiments.experiment import Experiment, ExperimentError
 from parallelrnn.experiments.reading import paper
 from parallelrnn.experiments.reading.claims import findings
+from parallelrnn.experiments.reading.claims.verdict import FAILS, HOLDS, SMALLER, UNKNOWN, UNTOLD, Finding
 from parallelrnn.experiments.reading.markdown import table
 from parallelrnn.experiments.reading.page import Page
-from parallelrnn.experiments.reading.picking import pick, refusing_lines
+from parallelrnn.experiments.reading.picking import NOT_RUN, pick, refusing_lines
 from parallelrnn.experiments.reading.tables import TABLES
 from parallelrnn.experiments.registry import EXPERIMENTS
 from parallelrnn.experiments.running.store import Line
@@ -23,6 +25,8 @@ experiment's own configuration, which has the paper's values as far as it gives 
 in brackets.
 """
 
+_MANY = {HOLDS: "hold", FAILS: "do not hold", UNTOLD: "cannot be told", UNKNOWN: "are not yet known"}
+
 
 def document(lines: Mapping[str, Sequence[Line]], pictures: Mapping[str, Sequence[str]] | None = None) -> str:
     """All experiments in the order of the paper, from their lines; `pictures` are addresses of their figures."""
@@ -35,13 +39,25 @@ def document(lines: Mapping[str, Sequence[Line]], pictures: Mapping[str, Sequenc
 
 @refusing_lines()
 def claims(lines: Mapping[str, Sequence[Line]]) -> str:
-    """What the paper claims, its number, ours, the rule and a verdict, each in a row."""
+    """How many claims hold; each with its rule, a verdict, the paper's number and ours; and those that were not run."""
     picked = {name: pick(experiment, lines.get(name, ())) for name, experiment in EXPERIMENTS.items()}
-    rows = [
-        [found.text, f"**{found.verdict}**", found.paper, found.ours, found.budget, found.rule, found.claim.place]
-        for found in findings(picked)
-    ]
-    return table(["claim", "verdict", "paper", "ours", "budget", "it holds if", "where"], rows)
+    found = findings(picked)
+    verdicts = Counter(one.verdict.removesuffix(SMALLER) for one in found)
+    counts = ", ".join(f"{verdicts[verdict]} {words}" for verdict, words in _MANY.items() if verdicts[verdict])
+    run = [one for one in found if one.ours != NOT_RUN]
+    rows = [[_said(one), f"**{one.verdict}**", one.paper, one.ours, one.budget] for one in run]
+    others = [[_said(one), one.paper] for one in found if one.ours == NOT_RUN]
+    parts = [f"Of {len(found)} claims: {counts}."]
+    if run:
+        parts.append(table(["claim", "verdict", "paper", "ours", "budget"], rows))
+    if others:
+        parts += ["Not yet known, since nothing of it was run:", table(["claim", "paper"], others)]
+    return "\n\n".join(parts)
+
+
+def _said(found: Finding) -> str:
+    """A claim, its place, and the rule by which it is judged."""
+    return f"**{found.text}**. {found.claim.place}. It holds if {found.rule}."
 
 
 def renew_claims(page: str, lines: Mapping[str, Sequence[Line]]) -> str:
