@@ -1,4 +1,7 @@
-"""Classify sequences of different lengths with a scikit-learn estimator, and ask which blocks decide."""
+"""Classify sequences of different lengths with a scikit-learn estimator, and ask which blocks decide.
+
+Needs scikit-learn: pip install 'parallelrnn[sequences]'
+"""
 
 from __future__ import annotations
 

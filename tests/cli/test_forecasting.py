@@ -257,6 +257,15 @@ def test_times_that_nobody_can_guess_are_asked_for(tmp_path: Path) -> None:
     assert "say how times are written, by --time-format '%d.%m.%Y' say" in " ".join(result.output.split())
 
 
+def test_a_table_without_a_line_of_names_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "values.csv"
+    path.write_text("".join(f"2020-01-{day:02},{day % 7}\n" for day in range(1, 32)))
+    result = run("fit", path, "--horizon", 3, "--out", tmp_path / "m", code=3)
+    assert "put a line of names above it" in " ".join(result.output.split())
+    named = ("--time", "2020-01-01", "--target", "1")  # if they are really called so
+    run("fit", path, "--horizon", 3, "--out", tmp_path / "m", *named)
+
+
 def test_help_teaches_by_example() -> None:
     for command in ("fit", "forecast", "explain", "evaluate", "demo", "doctor", "bench"):
         assert f"Example: parallelrnn {command}" in " ".join(run(command, "--help").output.split())

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from parallelrnn.cli import reproduce as commands
 from parallelrnn.cli.app import app
 from parallelrnn.experiments.registry import EXPERIMENTS
 from parallelrnn.experiments.running.store import Store
@@ -39,6 +40,14 @@ def test_runs_and_goes_on(tmp_path: Path) -> None:
     none = tiny(tmp_path, "--models", "LSTM", "--replicates", "1", "--budget", "0s")
     assert "runs that are there: 0 of 1; not yet: 1, and the same command goes on with them" in none.output
     assert none.exit_code == 75
+
+
+def test_what_is_not_installed_is_said_once_and_before_any_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commands, "find_spec", lambda name: None)
+    told = tiny(tmp_path / "results", "--replicates", "10")
+    assert told.exit_code == 3
+    assert "reproduce needs pooch, which is not installed: pip install 'parallelrnn[reproduce]'" in told.output
+    assert not (tmp_path / "results").exists()
 
 
 def test_status(tmp_path: Path) -> None:

@@ -18,11 +18,13 @@ from parallelrnn.nn import ParaGRU, ParaLSTM, ParaRNN
 TOLERANCE = 1e-5  # float32 over a few steps, values and gradients of order 1
 EXTRAS = {
     "cli": ("typer", "rich"),
+    "datasets": ("pooch", "threadpoolctl", "tqdm"),
     "demo": ("statsmodels",),
     "forecast": ("lightning_fabric", "narwhals", "pandas", "safetensors"),
     "onnx": ("onnx", "onnxscript"),
     "plot": ("matplotlib", "pandas"),
     "report": ("plotly", "jinja2"),
+    "sequences": ("lightning_fabric", "rich", "safetensors", "sklearn"),
 }
 
 

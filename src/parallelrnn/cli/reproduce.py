@@ -6,6 +6,7 @@ import dataclasses
 import os
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
+from parallelrnn.cli.doctor import EXTRAS
 from parallelrnn.cli.refusals import refusals
 from parallelrnn.experiments.experiment import Experiment, ExperimentError, Workspace
 from parallelrnn.experiments.reading.picking import pick
@@ -61,6 +63,7 @@ def _command(experiment: Experiment) -> Callable[..., None]:
                     chosen[name] = [value.strip() for value in text.split(",")]
             changed = {name: texts[-1] for name, texts in _pairs("--set", changes)}
             jobs = experiment.jobs(chosen, changed, replicates)
+            _check_installed()
             seconds = None if budget is None else seconds_of(budget)
             with _Progress(experiment) as tell:
                 grid = run(
@@ -77,6 +80,15 @@ def _command(experiment: Experiment) -> Callable[..., None]:
 
     command.__doc__ = _help(experiment)
     return command
+
+
+def _check_installed() -> None:
+    """Before hundreds of runs end with the same sentence."""
+    missing = next((name for name in EXTRAS["datasets"] if find_spec(name) is None), None)
+    if missing is not None:
+        raise ExperimentError(
+            f"reproduce needs {missing}, which is not installed: pip install 'parallelrnn[reproduce]'"
+        )
 
 
 def _help(experiment: Experiment) -> str:

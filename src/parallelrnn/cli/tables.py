@@ -114,6 +114,11 @@ def understand(
     guesses = []
     if time is None:
         time = _guess_time(frame)
+        if possible_forms(pd.Series([time])) or is_iso(pd.Series([time])):
+            raise TableError(
+                f"the first line has values in the place of names ({time!r} is a time); put a line of names above it, "
+                "or name the columns by --time and --target if they are really called so"
+            )
         guesses.append(f"time column {time!r}")
     if id is None:
         taken = (time, *targets, *covariates)

@@ -190,7 +190,7 @@ def _refuse_duplicates(
         if columns.id is None:
             remedy = (
                 f"keep one of them, df.drop_duplicates({columns.time!r}) say, or if they are of different series, name "
-                "the column that tells them apart by id_col="
+                "the column that tells them apart by id_col= as the model is fitted"
             )
         raise TimeError(
             f"{of_series(names[owner[index]])}rows {first} and {second} have the same time stamp {stamps[index]}{more};"

@@ -264,7 +264,7 @@ def _told(error: Exception) -> str:
         return f"memory was used up ({str(error) or type(error).__name__}); try fewer --workers; {_GOES_ON}"
     if isinstance(error, OSError):
         return f"{sentence(error)}; {_GOES_ON}"
-    if isinstance(error, ExperimentError | DatasetError | ValueError):
+    if isinstance(error, ExperimentError | DatasetError | ValueError | ModuleNotFoundError):
         return str(error) or type(error).__name__
     return "".join(traceback.format_exception(error)).strip()
 
