@@ -176,7 +176,7 @@ def results(folder: Path) -> dict[str, Any]:
     """What experiments found, without times."""
     lines = {line["key"]: line for line in Store(folder).lines("adding")}
     return {
-        key: [line["curve"], {name: value for name, value in line["metrics"].items() if name != "seconds"}]
+        key: [line["curve"], {name: value for name, value in line["metrics"].items() if not name.endswith("seconds")}]
         for key, line in lines.items()
     }
 

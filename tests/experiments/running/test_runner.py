@@ -32,7 +32,7 @@ def tiny(models: tuple[str, ...] = ("GRU", "ParaGRU"), replicates: int = 2, **mo
 
 
 def comparable(line: dict[str, Any]) -> dict[str, Any]:
-    metrics = {name: value for name, value in line["metrics"].items() if name != "seconds"}
+    metrics = {name: value for name, value in line["metrics"].items() if not name.endswith("seconds")}
     return {"config": line["config"], "seed": line["seed"], "metrics": metrics, "curve": line["curve"]}
 
 

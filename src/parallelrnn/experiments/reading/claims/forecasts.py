@@ -32,7 +32,7 @@ def forecasting(name: str, picked: Picked) -> Iterator[Finding]:
             wins = [counts[model] for model in (vanilla, twin(vanilla))]
             ratio = _geometric_mean([_ratio(one) for one in twins])
             ours = f"{wins[0].wins} and {wins[1].wins} of {wins[0].compared} wins; MSE {ratio - 1:+.1%} on the "
-            ours += f"geometric mean of {len(twins)} settings"
+            ours += f"geometric mean of {len(twins)} setting{'s' if len(twins) != 1 else ''}"
             whole = len(twins) == len(settings) and math.isfinite(ratio)
             told = Told(ours, ratio <= _LOSS if whole else None, _of(twins))
         of_paper = f"{paper.WINS[vanilla]} and {paper.WINS[twin(vanilla)]} of 32 wins"
