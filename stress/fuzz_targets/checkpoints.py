@@ -43,7 +43,9 @@ def _training(folder: Path) -> Training:
 
 
 def _seeds(folder: Path) -> list[bytes]:
-    Checkpoint(folder / "0", _OF).save(_trainer())
+    kept = Checkpoint(folder / "0", _OF, resume=False)
+    kept.begin()
+    kept.save(_trainer())
     training = _training(folder / "1")
     training.run()
     found = []
@@ -64,7 +66,10 @@ def _go_on(data: bytes, folder: Path) -> None:
         return
     try:
         if document["from"] == 0:
-            Checkpoint(folder, _OF).restore(_trainer())
+            kept = Checkpoint(folder, _OF, resume=True)
+            there = kept.begin()
+            assert there is not None, "it was written just now"
+            kept.restore(there, _trainer())
         else:
             _training(folder)._restore()
     finally:

@@ -1,0 +1,27 @@
+"""What the fuzzer begins with is read: else it would feed readers with refused files alone, or not run at all."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+STRESS = Path(__file__).parents[2] / "stress"
+
+
+@pytest.mark.parametrize("module", ["tables", "models", "checkpoints", "datasets", "results"])
+def test_seeds_are_read(module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(STRESS)
+    names = importlib.import_module("fuzz").MODULES
+    assert sum(map(len, names.values())) == 13, "and here are all modules"
+    finding = importlib.import_module("fuzz_targets.target").finding
+    targets = importlib.import_module(f"fuzz_targets.{module}").TARGETS
+    assert {target.name for target in targets} == set(names[module])
+    for target in targets:
+        made, scratch = (tmp_path / f"{target.name}-{kind}" for kind in ("made", "scratch"))
+        made.mkdir()
+        scratch.mkdir()
+        seeds = target.seeds(made)
+        assert seeds
+        assert [finding(target, seed, scratch) for seed in seeds] == [None] * len(seeds)
