@@ -10,7 +10,16 @@ import pytest
 STRESS = Path(__file__).parents[2] / "stress"
 
 
-@pytest.mark.parametrize("module", ["tables", "models", "checkpoints", "datasets", "results"])
+MODULES = [
+    "tables",
+    pytest.param("models", marks=pytest.mark.slow),
+    "checkpoints",
+    "datasets",
+    "results",
+]  # it fits some
+
+
+@pytest.mark.parametrize("module", MODULES)
 def test_seeds_are_read(module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(STRESS)
     names = importlib.import_module("fuzz").MODULES
