@@ -9,17 +9,10 @@ import pytest
 
 STRESS = Path(__file__).parents[2] / "stress"
 
-
-MODULES = [
-    "tables",
-    pytest.param("models", marks=pytest.mark.slow),
-    "checkpoints",
-    "datasets",
-    "results",
-]  # it fits some
+FITS = pytest.param("models", marks=pytest.mark.slow)  # some dozen of them
 
 
-@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("module", ["tables", FITS, "checkpoints", "datasets", "results"])
 def test_seeds_are_read(module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(STRESS)
     names = importlib.import_module("fuzz").MODULES
