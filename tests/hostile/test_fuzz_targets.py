@@ -9,7 +9,7 @@ import pytest
 
 STRESS = Path(__file__).parents[2] / "stress"
 
-FITS = pytest.param("models", marks=pytest.mark.slow)  # some dozen of them
+FITS = pytest.param("models", marks=pytest.mark.slow)  # its seeds take fits
 
 
 @pytest.mark.parametrize("module", ["tables", FITS, "checkpoints", "datasets", "results"])
