@@ -316,7 +316,7 @@ def test_two_rows_of_one_time_may_be_of_two_series() -> None:
         read_panel(one_series([*hours(3), *hours(1)]), ONE)
     assert str(error.value) == (
         "rows 0 and 3 have the same time stamp 2024-02-27 00:00:00; keep one of them, df.drop_duplicates('ds') say, or "
-        "if they are of different series, name the column that tells them apart by id_col="
+        "if they are of different series, name the column that tells them apart by id_col= as the model is fitted"
     )
 
 
