@@ -48,10 +48,8 @@ def _accuracy(
             theirs = f"{numbers[vanilla]:.2f} % and {numbers[para]:.2f} %" if of_paper else "-"
             rule = "the difference is above zero and significant; it does not if it is below and significant"
             if not better:
-                rule = (
-                    f"ahead, or at most {100 * _POINT:g} point or two binomial standard errors of the test set behind; "
-                )
-                rule += "one replicate is enough"
+                rule = f"the para model is ahead, or at most {100 * _POINT:g} point or two binomial standard errors of "
+                rule += "the test set behind; one replicate is enough"
             rule += f"; nothing is told by models that hardly beat the largest class, {largest:.0%}"
             told = _compared(find_twins(picked, vanilla, **where), better, largest)
             about = title if better else f"{title}: {vanilla}, {para}"

@@ -28,20 +28,16 @@ def adding(name: str, picked: Picked) -> Iterator[Finding]:
     for length, vanilla in itertools.product((100, 500), ("LSTM", "GRU")):
         twins = find_twins(picked, vanilla, length=length)
         about = f"length {length}: {vanilla}, {twin(vanilla)}"
-        rule = (
-            "the para model ends below 0.01 (to guess gives 0.167) in as many replicates as its twin, or more; three "
-        )
-        rule += "of each"
+        rule = "the para model ends below 0.01 (to guess gives 0.167) in as many replicates as its twin, or more; "
+        rule += "three of each"
         yield _ends(twins).of(said["end"], about, DRAWN, rule)
         if (length, vanilla) == (500, "LSTM"):
             rule = "some of LSTM and none of ParaLSTM end above 0.01; ten replicates to say that LSTM never does"
             yield _fails(twins).of(said["fails"], "", "2 of 10 and 0 of 10 fail", rule)
         fewer = vanilla == "LSTM"
         way, other = ("fewer", "more") if fewer else ("more", "fewer")
-        rule = (
-            f"iterations to a test MSE below 0.01, paired by seed, are significantly {way}, by more than lie between "
-        )
-        rule += f"two tests; it does not if they are as clearly {other}"
+        rule = f"iterations to a test MSE below 0.01, paired by seed, are significantly {way}, by more than lie "
+        rule += f"between two tests; it does not if they are as clearly {other}"
         yield _iterations(twins, -1 if fewer else 1).of(said[way], f"length {length}", DRAWN, rule)
         rule = "these iterations times a processor's seconds per iteration, paired by seed, are significantly less; it "
         rule += "does not if they are significantly more"

@@ -32,12 +32,12 @@ def evolution(name: str, picked: Picked) -> Iterator[Finding]:
     if runs:
         ours += f", {min(ends):.1%} or more low-order in each"
     low = Told(ours, _concentrated(ends) if whole else None, runs)
-    rule = f"{_MOST:.0%} or more of the features of all layers and gates are, at the end of every run"
+    rule = f"{_MOST:.0%} or more of the features of all layers and gates are of these types at the end of every run"
     yield low.of(said["low"], "", DRAWN, rule)
     waves = Told(ours, last.get("C-1", 0) > last.get("R-1", 0) if whole else None, runs)
     yield waves.of(said["waves"], "", DRAWN, "there are more C-1 than R-1 at the end, over all runs")
     none = Told(seen, False if others else True if whole else None, runs)
-    yield none.of(said["others"], "", "none", "none in any reading of any layer or gate")
+    yield none.of(said["others"], "", "none", "there is none in any reading of any layer or gate")
 
 
 def recovery(name: str, picked: Picked) -> Iterator[Finding]:

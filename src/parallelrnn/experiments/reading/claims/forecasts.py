@@ -83,6 +83,6 @@ def _types(picked: Picked, settings: int) -> Iterator[Finding]:
         ours = f"{listed(counts)}; {sum(len(one.lines) for one in trained)} trained models, in {len(trained)} of "
         ours += f"{len(vanilla) * settings} cells ({len(vanilla)} models, {settings} settings)"
     only = Told(ours, False if counts.keys() - LOW else True if whole else None, trained)
-    yield only.of(said["types"], "", "no other types", "no other type in any cell, and all cells were run")
+    yield only.of(said["types"], "", "no other types", "there is no other type in any cell, and all cells were run")
     waves = Told(ours, counts.get("C-1", 0) > counts.get("R-1", 0) if whole else None, trained)
     yield waves.of(said["waves"], "", DRAWN, "there are more C-1 than R-1, and all cells were run")
