@@ -10,6 +10,7 @@ from typing import Any
 from scipy import stats
 
 from parallelrnn.experiments.models import twin
+from parallelrnn.experiments.reading.markdown import number
 from parallelrnn.experiments.reading.picking import Picked, Runs, deviation, mean
 
 REPLICATES = 3  # pairs that a difference takes to be called significant, or not
@@ -121,8 +122,8 @@ class Difference:
         return False if middle + margin < at_least or middle < -margin else None
 
     def __str__(self) -> str:
-        margin = "" if self.margin is None else f" ± {_plain(self.margin, '.2g')}"
-        return f"{_plain(self.mean, '+.3g')}{margin} ({self.pairs} pair{'s' if self.pairs != 1 else ''})"
+        margin = "" if self.margin is None else f" ± {number(self.margin, '.2g')}"
+        return f"{number(self.mean, '+.3g')}{margin} ({self.pairs} pair{'s' if self.pairs != 1 else ''})"
 
 
 def paired(one: Runs | None, other: Runs | None) -> tuple[Runs, Runs] | None:
@@ -166,11 +167,6 @@ def seconds_to_converge(runs: Runs, metric: str = "seconds") -> dict[int, float]
     """Of the adding problem, by seed: iterations until the test MSE first was below 0.01, at the pace of the run."""
     pace = {line["seed"]: line["metrics"][metric] / line["config"]["iterations"] for line in runs.lines}
     return {seed: count * pace[seed] for seed, count in runs.by_seed("iterations_to_0.01").items()}
-
-
-def _plain(value: float, form: str) -> str:
-    """A number without an exponent where it is large."""
-    return f"{value:{form[0] if form[0] == '+' else ''},.0f}" if abs(value) >= 100 else f"{value:{form}}"
 
 
 def _printed(error: float) -> float:

@@ -22,7 +22,9 @@ def as_text(words: str) -> str:
 
 def number(value: float, form: str = ".3g") -> str:
     """A number, never with an exponent where a plain one is as short."""
-    return f"{value:,.0f}" if form == ".3g" and abs(value) >= 100 else f"{value:{form}}"
+    if form.lstrip("+") in (".2g", ".3g") and abs(value) >= 100:
+        return f"{value:{'+' if form.startswith('+') else ''},.0f}"
+    return f"{value:{form}}"
 
 
 def spread(values: Sequence[float], form: str = "#.4g") -> str:
