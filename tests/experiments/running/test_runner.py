@@ -214,6 +214,22 @@ def test_a_signal_keeps_what_there_is(tmp_path: Path) -> None:
     assert comparable(one) == comparable(two)
 
 
+def test_a_signal_to_the_command_alone_stops_its_workers(tmp_path: Path) -> None:
+    """As of `kill`: the run, which would take minutes, is kept and ends, and so does its process."""
+    (job,) = tiny(("ParaGRU",), 1, length="100", iterations="50000", decay_every="50000", epoch_steps="50000")
+    seen: list[str] = []
+    worker = 0
+    for event in processes([job], Settings(tmp_path, threads=1, every=1e9)):
+        seen.append(event.kind)
+        if event.kind == "moved" and not worker:
+            worker = _worker_of(job, tmp_path)
+            os.kill(os.getpid(), signal.SIGTERM)
+    assert seen[-1] == "paused"
+    assert Store(tmp_path).is_begun(job)
+    with pytest.raises(ProcessLookupError):
+        os.kill(worker, 0)
+
+
 @pytest.mark.slow
 def test_ray_finds_what_one_process_finds(tmp_path: Path) -> None:
     pytest.importorskip("ray")

@@ -122,6 +122,7 @@ def processes(jobs: Sequence[Job], settings: Settings) -> Iterator[Event]:
     waiting = list(jobs)
     busy: dict[Connection, tuple[Any, Job]] = {}
     idle: list[tuple[Connection, Any]] = []
+    asked_to_stop: set[Connection] = set()
     with stopped_by_signals(), ExitStack() as stack:
         stack.callback(lambda: _dismiss([*idle, *((one, process) for one, (process, _) in busy.items())]))
         while waiting or busy:
@@ -147,6 +148,11 @@ def processes(jobs: Sequence[Job], settings: Settings) -> Iterator[Event]:
                         idle.append((connection, process))
                 if event.kind != "moved":
                     del busy[connection]
+                elif STOP.is_set() and connection not in asked_to_stop:
+                    # Ctrl-C reaches workers too; who signals this process alone, as kill does, means them as well.
+                    asked_to_stop.add(connection)
+                    with suppress(BrokenPipeError):
+                        connection.send(None)
                 yield event
 
 
@@ -184,14 +190,15 @@ def _work(connection: Connection, settings: Settings) -> None:
     """What a worker does until nobody wants more of it."""
     told = 0.0
     with suppress(EOFError, OSError), stopped_by_signals():  # errors of a connection: who asked is gone
-        while True:
-            job = connection.recv()
+        while (job := connection.recv()) is not None:
 
             def tell(part: float, job: Job = job) -> None:
                 nonlocal told
                 if time.monotonic() - told >= _TELL_EVERY:
                     told = time.monotonic()
                     connection.send(Event(job, "moved", part=part))
+                    if connection.poll():  # nobody sends a second job before the first is done: it is to stop
+                        STOP.set()
 
             connection.send(_attend(job, settings, tell))
 
