@@ -57,6 +57,22 @@ def test_status(tmp_path: Path) -> None:
     row = next(line for line in told.output.splitlines() if line.strip().startswith("adding"))
     assert row.split()[-2:] == ["2", "0"], "runs, and what was begun"
     assert "0 of 8" in row, "no cell of the paper has this length"
+    file = tmp_path / "adding.jsonl"
+    file.write_bytes(file.read_bytes() * 2)  # as where two copies of a folder were put together
+    assert row in reproduce("status", "--results", str(tmp_path)).output.splitlines()
+
+
+def test_status_tells_what_can_be_read(tmp_path: Path) -> None:
+    tiny(tmp_path, "--models", "GRU", "--replicates", "2")
+    (tmp_path / "pmnist.jsonl").write_text("{}\n")
+    (tmp_path / "worms.jsonl").write_text("{}\n")
+    told = reproduce("status", "--results", str(tmp_path))
+    assert told.exit_code == 3
+    rows = {line.split()[0]: line.split() for line in told.output.splitlines() if line.strip()}
+    assert rows["adding"][-2:] == ["2", "0"]
+    assert rows["pmnist"][-5:] == ["cannot", "be", "read", "-", "0"]
+    for name in ("pmnist", "worms"):
+        assert f"{name}.jsonl, line 1: a result without key" in told.output
 
 
 def test_help_tells_cells_and_values() -> None:

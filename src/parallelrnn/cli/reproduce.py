@@ -120,22 +120,24 @@ def status(results: Results = Path("results")) -> None:
     table = Table("experiment", "of the paper", "cells run", "runs", "begun", box=box.SIMPLE_HEAD)
     table.columns[0].no_wrap = True
     store, console, lines_of_begun = Store(results), Console(highlight=False), []
+    unread: list[ExperimentError] = []
     with refusals():
         for experiment in EXPERIMENTS.values():
-            lines = store.lines(experiment.name)
             begun = sorted((results / ".checkpoints").glob(f"{experiment.name}-*/training.safetensors"))
-            picked = pick(experiment, lines)
-            table.add_row(
-                experiment.name,
-                experiment.of.partition(":")[0],
-                f"{len(picked.runs)} of {len(picked.cells)}",
-                str(len(lines)),
-                str(len(begun)),
-            )
+            cells, runs = "cannot be read", "-"
+            try:
+                lines = store.lines(experiment.name)
+                picked = pick(experiment, lines)
+                cells, runs = f"{len(picked.runs)} of {len(picked.cells)}", str(len({line["key"] for line in lines}))
+            except ExperimentError as error:
+                unread.append(error)
+            table.add_row(experiment.name, experiment.of.partition(":")[0], cells, runs, str(len(begun)))
             lines_of_begun += [f"begun: {experiment.name}, {_how_far(path.parent)}" for path in begun]
-    console.print(table)
-    for line in lines_of_begun:
-        console.print(line, markup=False, soft_wrap=True)
+        console.print(table)
+        for line in lines_of_begun:
+            console.print(line, markup=False, soft_wrap=True)
+        if unread:
+            raise ExperimentError("\n".join(map(str, unread)))
 
 
 def _pairs(option: str, texts: list[str] | None) -> list[tuple[str, list[str]]]:
@@ -172,15 +174,19 @@ class _Progress:
         self._bar.update(self._task, completed=grid.part_done, told=told)
         if not self._console.is_terminal and time.monotonic() - self._told >= _TELL_EVERY:
             self._told = time.monotonic()
-            self._console.print(f"{grid.part_done:.0%} done: {told}", markup=False)
+            self._say(f"{grid.part_done:.0%} done: {told}")
         if event.kind == "done" and event.line is not None:
             found = {name: value for name, value in event.line["metrics"].items() if name in _SHOWN}
             words = ", ".join(f"{name} {value:.4g}" for name, value in found.items())
-            self._console.print(f"{event.job}: {words} ({_time(grid.done[event.job.key])})", markup=False)
+            self._say(f"{event.job}: {words} ({_time(grid.done[event.job.key])})")
         elif event.kind == "taken":
-            self._console.print(f"{event.job}: another process is at it", markup=False)
+            self._say(f"{event.job}: another process is at it")
         elif event.kind == "failed":
-            self._console.print(f"{event.job}: {event.problem}", markup=False, style="red")
+            self._say(f"{event.job}: {event.problem}", style="red")
+
+    def _say(self, text: str, style: str | None = None) -> None:
+        """A line, whole in a log too."""
+        self._console.print(text, markup=False, soft_wrap=True, style=style)
 
 
 _TELL_EVERY = 60.0  # seconds, where no bar is shown
