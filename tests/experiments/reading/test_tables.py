@@ -58,12 +58,12 @@ def test_speed_table() -> None:
         for which in PASSES:
             metrics |= {f"{name} {which} {what}": factor * value for what, value in (("mean", 3.0), ("median", 2.0))}
             metrics[f"{name} {which} sd"] = 0.5
-    run = line("speed", metrics, details={"foreign_load": 0.4, "disturbed": True})
+    run = line("speed", metrics, details={"disturbed_rounds": 40, "disturbed": True})
     text = section(EXPERIMENTS["speed"], [run])
     rows = {row[0]: row for row in rows_of(text)}
     assert rows["2"] == ["2", "3 ± 0.5", "0.12", "3 ± 0.5", "0.34", "3 ± 0.5", "0.38", "4"]
     assert rows[VANILLA][1:3] == ["12 ± 0.5", "-"]
-    assert "Other processes took 40% of the processor" in text
+    assert "Other processes disturbed 40 of 100 rounds" in text
 
 
 def test_classification_tables() -> None:

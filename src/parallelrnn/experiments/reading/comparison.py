@@ -12,6 +12,7 @@ from scipy import stats
 from parallelrnn.experiments.models import twin
 from parallelrnn.experiments.reading.markdown import number
 from parallelrnn.experiments.reading.picking import Picked, Runs, deviation, mean
+from parallelrnn.experiments.running.store import Line
 
 REPLICATES = 3  # pairs that a difference takes to be called significant, or not
 SOLVED = 0.01  # the adding problem: a run is solved if its last test MSE is below; to guess the mean gives 0.167
@@ -121,6 +122,14 @@ class Difference:
             return True
         return False if middle + margin < at_least or middle < -margin else None
 
+    def lies_within(self, bound: float) -> bool | None:
+        """Whether there is no difference above this bound, either way; None while the interval does not tell."""
+        if not self.is_known or self.margin is None:
+            return None
+        if abs(self.mean) + self.margin <= bound:
+            return True
+        return False if abs(self.mean) - self.margin > bound else None
+
     def __str__(self) -> str:
         margin = "" if self.margin is None else f" ± {number(self.margin, '.2g')}"
         return f"{number(self.mean, '+.3g')}{margin} ({self.pairs} pair{'s' if self.pairs != 1 else ''})"
@@ -129,18 +138,27 @@ class Difference:
 def paired(one: Runs | None, other: Runs | None) -> tuple[Runs, Runs] | None:
     """Both on the seeds that both have; None if there are none, or if their budgets differ.
 
-    A seed on which both say which data they saw, and not the same, is no seed that both have.
+    A seed on which both say which data they saw, by a sum or by the variance of its targets, and not the same, is no
+    seed that both have.
     """
     if one is None or other is None or one.budget != other.budget:
         return None
-    ours, theirs = ({line["seed"]: line["details"].get("data") for line in runs.lines} for runs in (one, other))
+    ours, theirs = ({line["seed"]: _seen(line) for line in runs.lines} for runs in (one, other))
     seeds = [
-        seed for seed, data in ours.items() if seed in theirs and (None in (data, theirs[seed]) or data == theirs[seed])
+        seed
+        for seed, data in ours.items()
+        if seed in theirs and all(theirs[seed].get(name, value) == value for name, value in data.items())
     ]
     first, second = (
         replace(runs, lines=tuple(line for line in runs.lines if line["seed"] in seeds)) for runs in (one, other)
     )
     return (first, second) if seeds else None
+
+
+def _seen(line: Line) -> dict[str, Any]:
+    """What a line tells of the data that it is of; the first results had no sums yet."""
+    sums = {"data": line["details"].get("data"), "variance": line["metrics"].get("variance")}
+    return {name: value for name, value in sums.items() if value is not None}
 
 
 def paired_difference(one: Runs | None, other: Runs | None, metric: str) -> Difference | None:

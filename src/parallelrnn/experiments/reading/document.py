@@ -47,7 +47,8 @@ def claims(lines: Mapping[str, Sequence[Line]]) -> str:
     run = [one for one in found if one.ours != NOT_RUN]
     rows = [[_said(one), f"**{one.verdict}**", one.paper, one.ours, one.budget] for one in run]
     others = [[_said(one), one.paper] for one in found if one.ours == NOT_RUN]
-    parts = [f"Of {len(found)} claims: {counts}."]
+    said = len({one.claim for one in found})
+    parts = [f"Of {len(found)} claims, which are {said} statements of the paper on several models and data: {counts}."]
     if run:
         parts.append(table(["claim", "verdict", "paper", "ours", "budget"], rows))
     if others:

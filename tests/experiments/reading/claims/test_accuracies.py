@@ -34,21 +34,44 @@ def test_better_is_significantly_better(para: list[float], verdict: str) -> None
 @pytest.mark.parametrize(
     ("para", "tested", "verdict"),
     [
-        (0.89, {}, HOLDS),
-        (0.88, {}, FAILS),
-        (0.88, {"tested": 10_000}, FAILS),
-        (0.85, {"tested": 100}, HOLDS),  # two standard errors are six points
-        (0.83, {"tested": 100}, FAILS),
+        (0.90, 10_000, HOLDS),  # ± 0.83 points: 1.96 times the root of 2 * 0.9 * 0.1 / 10,000
+        (0.898, 10_000, UNKNOWN),
+        (0.95, 10_000, HOLDS),
+        (0.88, 10_000, FAILS),
+        (0.90, 100, UNKNOWN),  # a small test is no reason to take twins for comparable
+        (0.85, 100, UNKNOWN),
+        (0.75, 100, FAILS),
     ],
 )
-def test_as_accurate(para: float, tested: dict[str, float], verdict: str) -> None:
-    lines = accuracies([0.90], [para], **tested)
+def test_as_accurate_of_one_pair(para: float, tested: int, verdict: str) -> None:
+    lines = accuracies([0.90], [para], tested=tested)
     told = found("pmnist", "comparable", lines, "ParaGRU")
     assert told.verdict == verdict
     assert told.ours.startswith(f"90.00 % and {100 * para:.2f} %")
-    assert told.ours.endswith("1 replicate")
+    assert told.ours.endswith(f"by {tested:,} test examples")
     lines[0]["config"]["max_epochs"] = 3  # a budget that the twin has not
-    assert found("pmnist", "comparable", lines, "ParaGRU").verdict == UNKNOWN
+    told = found("pmnist", "comparable", lines, "ParaGRU")
+    assert (told.verdict, told.ours) == (UNKNOWN, "GRU and ParaGRU only, or of other budgets")
+
+
+@pytest.mark.parametrize(
+    ("para", "verdict"),
+    [
+        ([0.900, 0.902, 0.898], HOLDS),
+        ([0.892, 0.890, 0.891], UNKNOWN),  # 0.9 points behind, ± 0.25
+        ([0.88, 0.88, 0.88], FAILS),
+        ([0.88, 0.91, 0.92], UNKNOWN),
+        ([0.90, 0.90], UNKNOWN),  # two are too few
+    ],
+)
+def test_as_accurate_of_several(para: list[float], verdict: str) -> None:
+    lines = accuracies([0.90, 0.90, 0.90], para, tested=39)
+    assert found("pmnist", "comparable", lines, "ParaGRU").verdict == verdict
+
+
+def test_one_twin_alone_is_told() -> None:
+    told = found("pmnist", "comparable", accuracies([0.9], []), "ParaGRU")
+    assert (told.verdict, told.ours) == (UNKNOWN, "GRU only, or of other budgets")
 
 
 def test_guessing_twins_are_not_comparable() -> None:
@@ -65,7 +88,15 @@ def test_guessing_twins_are_not_comparable() -> None:
     ],
 )
 def test_nor_are_those_that_answer_one_class(dataset: str, accuracy: float, verdict: str) -> None:
-    metrics = {"accuracy": accuracy, "tested": 39.0}
-    lines = [line("worms", metrics, dataset=dataset.split()[-1], model=model) for model in ("GRU", "ParaGRU")]
-    told = found("worms", "comparable", lines, f"{dataset}, not the paper's data: GRU")
-    assert (told.verdict, told.paper) == (verdict, "-")
+    def told(**more: float) -> tuple[str, str]:
+        metrics = {"accuracy": accuracy, "tested": 39.0, **more}
+        where = {"dataset": dataset.split()[-1]}
+        lines = [
+            line("worms", metrics, seed, model=model, **where) for model in ("GRU", "ParaGRU") for seed in range(3)
+        ]
+        one = found("worms", "comparable", lines, f"{dataset}, not the paper's data: GRU")
+        return one.verdict, one.paper
+
+    assert told() == (verdict, "-")
+    assert told(largest_class=0.2) == (HOLDS, "-")  # its part of the test that was taken
+    assert told(largest_class=0.6) == (UNKNOWN, "-")

@@ -26,8 +26,10 @@ def adding(model: str, errors: list[float], reached: Sequence[float] = (), **con
     ("vanilla", "para", "verdict"),
     [
         ([1e-4, 2e-4, 0.17], [1e-4, 1e-5, 0.17], HOLDS),
-        ([1e-4, 0.17, 0.17], [1e-4, 1e-5, 0.17], HOLDS),
-        ([1e-4, 1e-4, 1e-4], [1e-4, 1e-5, 0.17], FAILS),
+        ([1e-4, 2e-4, 1e-4], [2e-3, 1e-3, 1e-3], HOLDS),  # many times as large, and both next to nothing
+        ([1e-4, 1e-4, 1e-4], [0.04, 0.05, 0.045], FAILS),
+        ([1e-4, 0.17, 0.17], [1e-4, 1e-5, 0.17], UNKNOWN),
+        ([1e-4, 1e-4, 1e-4], [1e-4, 1e-5, 0.17], UNKNOWN),  # one that fails may be chance
         ([0.17, 0.17, 0.17], [0.16, 0.16, 0.16], UNKNOWN),  # nobody has learned anything
         ([1e-4, 1e-4], [1e-4, 1e-5], UNKNOWN),
     ],

@@ -53,15 +53,17 @@ def test_all_sizes_are_compared_with_128() -> None:
     far = errors | {16: [1.3, 1.5, 1.41]}
     told = found("tradeoff", "level", tradeoff(far))
     assert told.verdict == FAILS  # 2 is as 128 is, and 16 is not
-    assert "the largest difference to 128 is +0.303 ± 0.014 (3 pairs), of 16; significant: 16" in told.ours
+    assert "the largest difference to 128 is +0.303 ± 0.014 (3 pairs), of 16; significant, jointly: 16" in told.ours
     assert found("tradeoff", "level", tradeoff({size: errors[size] for size in (2, 4, 128)})).verdict == UNKNOWN
 
 
 def test_errors_vary_most_at_one() -> None:
     errors = {size: [1.0, 1.1, 1.2, 1.3, 1.4] for size in SIZES}
     wide = errors | {1: [1.0, 2.0, 3.0, 4.0, 5.0]}
-    assert found("tradeoff", "spread", tradeoff(wide)).verdict == HOLDS
+    assert found("tradeoff", "spread", tradeoff(wide)).verdict == HOLDS  # a ratio of 100; 9.6 is significant
+    assert found("tradeoff", "spread", tradeoff(errors | {1: [1.0, 1.3, 1.6, 1.9, 2.2]})).verdict == UNKNOWN  # 9
     assert found("tradeoff", "spread", tradeoff(errors | {4: wide[1]})).verdict == FAILS
+    assert found("tradeoff", "spread", tradeoff(errors | {4: [1.0, 1.4, 1.8, 2.2, 2.6]})).verdict == UNKNOWN  # 16 of 8
     four = {size: some[:4] for size, some in wide.items()}
     assert found("tradeoff", "spread", tradeoff(four)).verdict == UNKNOWN
     seven = {size: some for size, some in wide.items() if size != 64}

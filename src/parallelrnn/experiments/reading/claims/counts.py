@@ -8,6 +8,20 @@ from parallelrnn.experiments.feature_types import Types, total
 from parallelrnn.experiments.reading.markdown import as_text
 
 LOW = frozenset(("R-1", "C-1"))
+# Eigenvalues that are closer than the rounding of their matrix are read as one of a higher order.
+_RARE = 0.001
+RARE_IN_WORDS = (
+    f"fewer than 1 in {1 / _RARE:,.0f} are of another type, as which eigenvalues are read that lie so close together "
+    "that the rounding of the matrix does not tell them apart"
+)
+
+
+def are_rare(others: Types, all_of_them: Types, whole: bool) -> bool | None:
+    """Whether there are next to none of these types among all; None if there are not, and not all was run."""
+    if not all_of_them:
+        return None
+    rare = sum(others.values()) < _RARE * sum(all_of_them.values())
+    return False if not rare else True if whole else None
 
 
 def summed(some: Iterable[Types]) -> Types:

@@ -7,7 +7,7 @@ from typing import Any
 
 from parallelrnn.experiments.feature_types import Types, total
 from parallelrnn.experiments.reading import paper
-from parallelrnn.experiments.reading.claims.counts import LOW, listed, summed
+from parallelrnn.experiments.reading.claims.counts import LOW, RARE_IN_WORDS, are_rare, listed, summed
 from parallelrnn.experiments.reading.claims.verdict import DRAWN, Finding, Told
 from parallelrnn.experiments.reading.picking import NOT_RUN, Picked, Runs, mean
 
@@ -15,7 +15,7 @@ _OF_FIGURE_3 = LOW | {"R-4", "C-2"}
 _MOST = 0.95  # of the features, what "predominantly" means
 _GAP = 0.05  # between percentiles, below which they are the same
 _FALL = 0.01  # of the validation error in an epoch, above which a training is not over
-_WAIT = f"; that it is not is said only once the validation error falls by less than {_FALL:.0%} an epoch"
+_WAIT = f"; nothing is said before the validation error falls by less than {_FALL:.0%} an epoch"
 
 
 def evolution(name: str, picked: Picked) -> Iterator[Finding]:
@@ -27,7 +27,9 @@ def evolution(name: str, picked: Picked) -> Iterator[Finding]:
     ever = summed(types for history in histories for types in history)
     others = {label: count for label, count in ever.items() if label not in _OF_FIGURE_3}
     ours = f"{listed(last)} at the end of {len(histories)} runs" if runs else NOT_RUN
-    seen = f"{listed(others) or 'none'} in {sum(map(len, histories))} readings" if runs else NOT_RUN
+    seen = NOT_RUN
+    if runs:
+        seen = f"{listed(others) or 'none'}, of {sum(ever.values()):,} in {sum(map(len, histories))} readings"
     ends = [_low_part(history[-1]) for history in histories]
     if runs:
         ours += f", {min(ends):.1%} or more low-order in each"
@@ -36,8 +38,8 @@ def evolution(name: str, picked: Picked) -> Iterator[Finding]:
     yield low.of(said["low"], "", DRAWN, rule)
     waves = Told(ours, last.get("C-1", 0) > last.get("R-1", 0) if whole else None, runs)
     yield waves.of(said["waves"], "", DRAWN, "there are more C-1 than R-1 at the end, over all runs")
-    none = Told(seen, False if others else True if whole else None, runs)
-    yield none.of(said["others"], "", "none", "there is none in any reading of any layer or gate")
+    none = Told(seen, are_rare(others, ever, whole), runs)
+    yield none.of(said["others"], "", "none", f"of all readings of all layers and gates, {RARE_IN_WORDS}")
 
 
 def recovery(name: str, picked: Picked) -> Iterator[Finding]:
@@ -91,8 +93,8 @@ def _fall(curve: Sequence[Mapping[str, float]]) -> float:
 
 
 def _once_over(holds: bool, whole: bool, is_over: bool) -> bool | None:
-    """What converges in the end need not have begun to before."""
-    return holds if whole and (holds or is_over) else None
+    """What converges in the end need not have begun to before, and what is there then need not stay."""
+    return holds if whole and is_over else None
 
 
 def _percentiles(runs: Sequence[Runs], whole: bool, is_over: bool) -> Told:

@@ -19,6 +19,7 @@ HOLDS, FAILS, UNKNOWN = "holds", "does not hold", "not yet known"
 UNTOLD = "cannot be told: the data as described cannot be learned"
 SMALLER = " at this budget"
 DRAWN = "drawn only"
+NOT_OF_PAPER = "-"  # of data that the paper does not have
 
 
 @dataclass(frozen=True)
