@@ -47,8 +47,8 @@ def tradeoff_simulation(
     else.
 
     With the paper's entries of variance 1 the states are chaotic: the recurrent matrix has a spectral radius of about
-    11, and differences grow more than twofold each step (docs/reproducing.md shows it), from rounding in double
-    precision to order 1 within 40 or so. What lies further back is lost to rounding. Up to a `recurrent_scale` of about
+    11, and differences grow more than twofold each step (docs/reproducing.md shows it), from the rounding of a float to
+    order 1 within 20 or so. What lies further back is lost to rounding. Up to a `recurrent_scale` of about
     0.15 the states forget where they began.
 
     On one machine, with one installation of numpy, a seed gives the same bits however many threads BLAS may use and

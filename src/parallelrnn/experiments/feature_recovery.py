@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from parallelrnn.datasets import feature_simulation
 from parallelrnn.experiments.experiment import Experiment, ExperimentError, Outcome, Workspace
 from parallelrnn.experiments.tasks import Regression
-from parallelrnn.experiments.tradeoff import part_of
+from parallelrnn.experiments.tradeoff import part_of, sum_of_targets
 from parallelrnn.experiments.training import Schedule, Training
 from parallelrnn.interpret import FeatureTracker
 from parallelrnn.nn import initialize, recurrent_blocks
@@ -90,7 +90,8 @@ def run(config: FeatureRecoveryConfig, seed: int, workspace: Workspace) -> Outco
         minimum_rate=config.minimum_rate,
         keep_best=False,
     )
-    progress = Training(network, task, schedule, workspace, watch).run()
+    data = sum_of_targets(splits.train)
+    progress = Training(network, task, schedule, workspace, watch, of=data).run()
     metrics = {
         "validation": progress.curve[-1]["validation"],
         "distance": progress.notes[-1]["distance"],
@@ -98,7 +99,7 @@ def run(config: FeatureRecoveryConfig, seed: int, workspace: Workspace) -> Outco
         "epochs": progress.epoch,
         "seconds": progress.seconds,
     }
-    return Outcome(metrics, progress.curve, {"features": progress.notes, "true": _true(recurrent)})
+    return Outcome(metrics, progress.curve, {"features": progress.notes, "true": _true(recurrent), "data": data})
 
 
 def _true(matrix: Any) -> dict[str, Any]:

@@ -131,8 +131,13 @@ def _network(config: ForecastingConfig, channels: int, seed: int) -> nn.Module:
             block_size=config.block_size,
             seed=seed,
         )
-    which = HORIZONS[config.dataset].index(config.horizon)
-    num_layers, num_segments = TRANSFORMERS[config.dataset][which]
+    sizes_by_horizon = dict(zip(HORIZONS[config.dataset], TRANSFORMERS[config.dataset], strict=True))
+    if config.horizon not in sizes_by_horizon:
+        horizons = ", ".join(map(str, sizes_by_horizon))
+        raise ExperimentError(
+            f"the paper has transformers for {config.dataset} at horizons {horizons}; got {config.horizon}"
+        )
+    num_layers, num_segments = sizes_by_horizon[config.horizon]
     return Transformer(
         config.model,
         *sizes,

@@ -80,8 +80,7 @@ def run(config: TradeoffConfig, seed: int, workspace: Workspace) -> Outcome:
         config.learning_rate, config.max_epochs, patience=config.patience, minimum_rate=config.minimum_rate
     )
     task = Regression(train, validation, config.batch_size, seed)
-    # Rounding decides where chaos leads: the data of a seed may be others on another machine.
-    data = hashlib.sha256(splits.train.targets.tobytes()).hexdigest()[:16]
+    data = sum_of_targets(splits.train)
     progress = Training(network, task, schedule, workspace, of=data).run()
     metrics = task.score(network, test)
     metrics |= {"variance": float(splits.test.targets.var(0).mean()), "parameters": count_parameters(network)}
@@ -93,6 +92,11 @@ def part_of(examples: Examples) -> Part:
     """Examples in memory."""
     inputs, targets = torch.from_numpy(examples.inputs), torch.from_numpy(examples.targets)
     return Part(len(examples), lambda rows: (inputs[rows], targets[rows]))
+
+
+def sum_of_targets(examples: Examples) -> str:
+    """By which data are known again: rounding decides where chaos leads, and another machine may round otherwise."""
+    return hashlib.sha256(examples.targets.tobytes()).hexdigest()[:16]
 
 
 EXPERIMENT = Experiment(

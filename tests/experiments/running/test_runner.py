@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -208,10 +209,25 @@ def test_a_signal_keeps_what_there_is(tmp_path: Path) -> None:
     assert len(grid.done) == 0
     assert Store(tmp_path).is_begun(jobs[0])
     assert signal.getsignal(signal.SIGINT) is before, "who calls has its own back"
-    assert len(run(jobs[:1], tmp_path, engine="here", threads=1).done) == 1
-    run(jobs[:1], tmp_path / "whole", engine="here", threads=1)
+    for folder in (tmp_path, tmp_path / "whole"):
+        grid = run(jobs[:1], folder, engine="here", threads=1)
+        assert (len(grid.done), grid.problems) == (1, {})
     one, two = (Store(one).lines("adding")[0] for one in (tmp_path, tmp_path / "whole"))
     assert comparable(one) == comparable(two)
+
+
+def test_a_signal_while_a_worker_starts_is_no_failure(tmp_path: Path) -> None:
+    """As of Ctrl-C, which reaches it too: it has not imported all of what it takes to heed signals."""
+    jobs = tiny(("ParaGRU",), 1, iterations="50000", decay_every="50000", epoch_steps="50000")
+    seen: list[str] = []
+    for event in processes(jobs, Settings(tmp_path, threads=1, every=1e9)):
+        seen.append(event.kind)
+        if event.kind == "began":
+            (worker,) = multiprocessing.active_children()
+            assert worker.pid is not None
+            os.kill(worker.pid, signal.SIGINT)
+    assert seen[-1] == "paused"
+    assert Store(tmp_path).is_begun(jobs[0])
 
 
 def test_a_signal_to_the_command_alone_stops_its_workers(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from parallelrnn.experiments.running.store import Line, Store
 from parallelrnn.files import sentence
 
 _TELL_EVERY = 0.5  # seconds
+_HEEDED = (signal.SIGINT, signal.SIGTERM)
 _GOES_ON = "the same command goes on from its last checkpoint"
 
 
@@ -79,7 +81,7 @@ def stopped_by_signals() -> Iterator[None]:
         yield  # only the main thread hears signals
         return
     STOP.clear()
-    handlers = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {number: signal.signal(number, stop) for number in _HEEDED}
     try:
         yield
     finally:
@@ -179,9 +181,15 @@ def _dismiss(workers: Sequence[tuple[Connection, Any]]) -> None:
 
 
 def _start(context: Any, settings: Settings) -> tuple[Connection, Any]:
+    """A worker, to which signals come only once it heeds them: until then it imports, and would die of them."""
+    resource_tracker.ensure_running()  # else the start of a process would let signals in again
     ours, theirs = context.Pipe()
     process = context.Process(target=_work, args=(theirs, settings), daemon=True)
-    process.start()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _HEEDED)
+    try:
+        process.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     theirs.close()
     return ours, process
 
@@ -190,6 +198,7 @@ def _work(connection: Connection, settings: Settings) -> None:
     """What a worker does until nobody wants more of it."""
     told = 0.0
     with suppress(EOFError, OSError), stopped_by_signals():  # errors of a connection: who asked is gone
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _HEEDED)
         while (job := connection.recv()) is not None:
 
             def tell(part: float, job: Job = job) -> None:
@@ -235,6 +244,11 @@ def cluster(jobs: Sequence[Job], settings: Settings) -> Iterator[Event]:
                 yield Event(job, "began")
                 if not claims.enter_context(store.claim(job)):
                     yield Event(job, "taken")
+                    continue
+                line = store.find(job)  # another command may have been done with it in the meantime
+                if line is not None:
+                    claims.close()
+                    yield Event(job, "done", line=line)
                     continue
                 running[run.remote(job, settings, until)] = (job, claims)
             if not running:
