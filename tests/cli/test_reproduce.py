@@ -103,6 +103,28 @@ def test_odd_lines_are_named(tmp_path: Path, text: bytes, told: str) -> None:
         assert "adding.jsonl, line 2: " + told in found.output.replace("\n", "")
 
 
+def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
+    told = reproduce("status", "--results", str(tmp_path / "typo"))
+    assert told.exit_code == 3
+    assert "there is no folder" in told.output
+
+
+def test_tables_that_are_refused_leave_nothing_written(tmp_path: Path) -> None:
+    tiny(tmp_path / "results", "--models", "GRU", "--replicates", "1")
+    page, out = tmp_path / "page.md", tmp_path / "out.md"
+    where = ["--results", str(tmp_path / "results"), "--out", str(out), "--claims", str(page)]
+    told = reproduce("tables", *where)
+    assert (told.exit_code, out.exists()) == (3, False)
+    assert "there is no page" in told.output
+    page.write_text("without marks")
+    told = reproduce("tables", *where)
+    assert (told.exit_code, out.exists()) == (3, False)
+    page.write_text("<!-- claims --><!-- /claims -->")
+    assert reproduce("tables", *where).exit_code == 0
+    assert "claims, which are" in page.read_text()
+    assert "claims, which are" in out.read_text()
+
+
 def test_a_broken_checkpoint_is_told(tmp_path: Path) -> None:
     folder = tmp_path / ".checkpoints" / "adding-0123"
     folder.mkdir(parents=True)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,8 +17,12 @@ from torch import nn
 from parallelrnn.datasets import Examples, Splits, Table
 from parallelrnn.experiments import classification, forecasting, noise_padded_cifar, pixel_cifar, pmnist, worms
 from parallelrnn.experiments.experiment import Job, Outcome, Workspace
+from parallelrnn.experiments.reading.document import claims, section
+from parallelrnn.experiments.reading.figures import draw
 from parallelrnn.experiments.registry import EXPERIMENTS
+from parallelrnn.experiments.running.store import Line
 from parallelrnn.nn import recurrent_blocks
+from tests.experiments.reading.lines import line
 
 SMALL = {"hidden_size": "8", "batch_size": "16", "max_epochs": "2"}
 TRANSFORMER = {"d_model": "16", "num_heads": "2", "num_states": "4"}
@@ -23,15 +30,27 @@ MODELS = ["ParaRNN", "GRU", "ParaLSTM", "BRT", "ParaBRT"]
 
 
 def outcomes(name: str, only: dict[str, list[str]], changes: dict[str, str]) -> dict[str, tuple[Job, Outcome]]:
-    """Of one replicate; every outcome can be kept as JSON, and its metrics are finite."""
-    found = {}
+    """Of one replicate; every outcome can be kept as JSON, its metrics are finite, and all can be shown together."""
+    found, lines = {}, []
     experiment = EXPERIMENTS[name]
     for job in experiment.jobs(only, changes, 1):
         outcome = experiment.run(job.config, job.seed, Workspace())
-        assert json.dumps([outcome.metrics, outcome.curve, outcome.details])
+        kept = json.loads(json.dumps([outcome.metrics, job.seed, outcome.curve, outcome.details]))
+        lines.append(line(name, *kept, **asdict(job.config)))
         assert all(math.isfinite(value) for value in outcome.metrics.values())
         found[str(job)] = (job, outcome)
+    show(lines)
     return found
+
+
+def show(lines: list[Line]) -> str:
+    """The tables, verdicts and figures of lines of an experiment."""
+    name = lines[0]["experiment"]
+    text = section(EXPERIMENTS[name], lines)
+    assert claims({name: lines})
+    with tempfile.TemporaryDirectory() as folder:
+        draw(EXPERIMENTS[name], lines, Path(folder))
+    return text
 
 
 def images(*shape: int) -> Splits:
@@ -57,11 +76,13 @@ def test_tradeoff() -> None:
 
 
 def test_speed() -> None:
-    ((_, outcome),) = outcomes("speed", {}, {"rounds": "2", "length": "4", "batch_size": "2"}).values()
+    ((_, outcome),) = outcomes("speed", {}, {"rounds": "2"}).values()
     for who in ("1", "2", "128", "torch.nn.RNN"):
         forward, backward, total = (outcome.metrics[f"{who} {what} mean"] for what in ("forward", "backward", "total"))
         assert total == pytest.approx(forward + backward)
         assert min(forward, backward) > 0
+    busy = line("speed", outcome.metrics, details=outcome.details | {"disturbed": True})
+    assert "Other processes disturbed" in show([busy])
 
 
 @pytest.fixture
@@ -158,6 +179,7 @@ def test_worms(monkeypatch: pytest.MonkeyPatch) -> None:
     changes = SMALL | TRANSFORMER | {"learning_rate": "0.01", "max_epochs": "4", "transformer_layers": "2"}
     for job, outcome in outcomes("worms", {"dataset": ["Worms"], "model": ["ParaGRU", "ParaBRT"]}, changes).values():
         assert outcome.metrics["accuracy"] > 0.8, job
+        assert 0.3 < outcome.metrics["largest_class"] < 0.7, "of two classes that are drawn alike"
 
 
 def test_feature_evolution(monkeypatch: pytest.MonkeyPatch) -> None:

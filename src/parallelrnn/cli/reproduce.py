@@ -100,7 +100,8 @@ def _help(experiment: Experiment) -> str:
     times = f"{experiment.replicates} replicates" if experiment.replicates > 1 else "one replicate"
     return (
         f"{experiment.of.removesuffix('?')}.\n\nEvery result is kept as it comes; what is cut off, by Ctrl-C too, goes "
-        "on with the same command. The status is 0 if all runs are there, 75 if not yet, 1 if some failed.\n\n"
+        "on with the same command. The status is 0 if all runs are there, 75 if not yet, 1 if some failed, 2 or 3 if "
+        "what was asked for cannot be.\n\n"
         + (f"Cells, to choose by --only: {cells}; {times}.\n\n" if cells else "")
         + f"Values, to change by --set: {others}.\n\n"
         f"Example: parallelrnn reproduce {experiment.name} --replicates 3 --budget 2h"
@@ -122,6 +123,8 @@ def status(results: Results = Path("results")) -> None:
     store, console, lines_of_begun = Store(results), Console(highlight=False), []
     unread: list[ExperimentError] = []
     with refusals():
+        if not results.is_dir():
+            raise ExperimentError(f"there is no folder {results}; run an experiment first, or name another folder")
         for experiment in EXPERIMENTS.values():
             begun = sorted((results / ".checkpoints").glob(f"{experiment.name}-*/training.safetensors"))
             cells, runs = "cannot be read", "-"
@@ -240,6 +243,7 @@ def tables(
         lines = {name: store.lines(name) for name in EXPERIMENTS}
         if not any(lines.values()):
             raise ExperimentError(f"there are no results in {results}; run an experiment first, or name another folder")
+        page = None if claims is None else renew_claims(_page(claims), lines)  # what is refused leaves nothing written
         pictures: dict[str, list[str]] = {}
         if figures is not None:
             figures.mkdir(parents=True, exist_ok=True)
@@ -251,8 +255,15 @@ def tables(
             typer.echo(text)
         else:
             write_text(out, text)
-        if claims is not None:
-            write_text(claims, renew_claims(claims.read_text(encoding="utf-8"), lines))
+        if claims is not None and page is not None:
+            write_text(claims, page)
+
+
+def _page(file: Path) -> str:
+    """A page whose table of claims is to be renewed."""
+    if not file.exists():
+        raise ExperimentError(f"there is no page {file} whose table of claims could be renewed; --out writes a new one")
+    return file.read_text(encoding="utf-8")
 
 
 def _address(picture: Path, page: Path | None) -> str:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from parallelrnn.datasets import Examples, Splits
 from parallelrnn.datasets.examples import permutation
-from parallelrnn.experiments.experiment import ExperimentError, Outcome, Workspace
+from parallelrnn.experiments.experiment import ExperimentError, Outcome, Workspace, with_usual
 from parallelrnn.experiments.feature_types import types_of
 from parallelrnn.experiments.models import RECURRENT, Recurrent, Transformer, count_parameters
 from parallelrnn.experiments.tasks import Classification, Part
@@ -50,6 +50,14 @@ class ClassificationConfig:
     num_states: int = 32
     num_segments: int = 2
     all_recurrent: bool = False
+
+    def settled(self) -> ClassificationConfig:
+        """What a model does not have does not make its runs others."""
+        unused: tuple[str, ...] = ("hidden_size", "num_layers", "block_size", "initial")
+        if self.model in RECURRENT:
+            unused = ("d_model", "transformer_layers", "num_heads", "num_states", "num_segments", "all_recurrent")
+            unused += () if self.model.startswith("Para") else ("block_size",)
+        return with_usual(self, unused)
 
 
 def classify(

@@ -14,8 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+Config = TypeVar("Config")
 Curve = list[dict[str, float]]
 STOP = threading.Event()  # of this process: keep what there is, and end
 
@@ -99,6 +100,10 @@ class Experiment:
         if not cells:
             raise ExperimentError(f"{self.name} has no cell in which all of that is so; ask for less at once")
         changed = {name: self._value(name, text) for name, text in (changes or {}).items()}
+        for name, value in changed.items():
+            there = list(dict.fromkeys(getattr(cell, name) for cell in self.cells()))
+            if isinstance(value, str) and len(there) > 1 and value not in there:
+                raise ExperimentError(f"{self.name}: {name} is one of {', '.join(there)}; got {value}")
         cells = [dataclasses.replace(cell, **changed) for cell in cells]
         cells = list(dict.fromkeys(cell.settled() if hasattr(cell, "settled") else cell for cell in cells))
         seeds = range(replicates or self.replicates)
@@ -126,6 +131,13 @@ class Experiment:
                         return value
         words = " or ".join(_KINDS[one] for one in kinds)
         raise ExperimentError(f"{self.name}: {name} takes {words}, got {text!r}")
+
+
+def with_usual(config: Config, names: Sequence[str]) -> Config:
+    """A configuration with the usual values under these names: those that its model has no use for."""
+    usual: dict[str, Any] = {one.name: one.default for one in dataclasses.fields(config) if one.name in names}  # type: ignore[arg-type]
+    changed: Config = dataclasses.replace(config, **usual)  # type: ignore[type-var]
+    return changed
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,10 @@ from torch import Tensor, nn
 
 from parallelrnn.datasets import Table, load_table
 from parallelrnn.estimators.forecasting.baselines import NLinear
-from parallelrnn.experiments.experiment import Experiment, ExperimentError, Outcome, Workspace
+from parallelrnn.experiments.experiment import Experiment, ExperimentError, Outcome, Workspace, with_usual
 from parallelrnn.experiments.feature_types import first_layer_features, types_of
 from parallelrnn.experiments.models import MODELS, RECURRENT, Recurrent, Transformer, count_parameters
+from parallelrnn.experiments.models import TRANSFORMERS as TRANSFORMER_MODELS
 from parallelrnn.experiments.tasks import Part, Regression
 from parallelrnn.experiments.training import Schedule, Training
 
@@ -61,10 +62,13 @@ class ForecastingConfig:
     num_states: int = 128
 
     def settled(self) -> ForecastingConfig:
-        """Neighbours are trained their own way, or not at all: what is changed for the twins does not change them."""
-        if self.model not in NEIGHBOURS or self.model == "NLinear":
-            return self
-        return ForecastingConfig(self.dataset, self.horizon, self.model, self.lookback)
+        """What a model does not have does not make its runs others; neighbours are trained their own way, or not."""
+        if self.model in NEIGHBOURS and self.model != "NLinear":
+            return ForecastingConfig(self.dataset, self.horizon, self.model, self.lookback)
+        unused: tuple[str, ...] = () if self.model in TRANSFORMER_MODELS else ("d_model", "num_heads", "num_states")
+        unused += () if self.model in RECURRENT else ("hidden_size", "num_layers")
+        unused += () if self.model in RECURRENT and self.model.startswith("Para") else ("block_size",)
+        return with_usual(self, unused)
 
 
 def cells() -> list[ForecastingConfig]:

@@ -31,13 +31,19 @@ def test_all_rows_of_a_table_are_as_long_as_its_header() -> None:
 def test_claims_are_counted_and_those_without_runs_stand_apart() -> None:
     drop = [one for size, error in ((1, 3.0), (2, 1.0)) for one in tradeoff(size, {0: error, 1: error, 2: error})]
     text = claims({"tradeoff": drop})
-    head, run, rest = re.split(r"\n\n(?=\|)|\n\nNot yet known, since nothing of it was run:\n\n", text)[:3]
-    found = re.fullmatch(r"Of (\d+) claims, which .*: (\d+) hold, (\d+) are not yet known.", head)
+    head, _, short, _, run, _, rest, _, rules = text.split("\n\n")
+    found = re.fullmatch(
+        r"Of (\d+) claims, which are (\d+) statements .*: (\d+) holds \(all at smaller .*\), (\d+) are not yet known.",
+        head,
+    )
     assert found is not None, head
-    total, holds, unknown = map(int, found.groups())
+    total, statements, holds, unknown = map(int, found.groups())
     assert (total, holds) == (holds + unknown, 1)
-    rows = [len(table.splitlines()) - 2 for table in (run, rest)]
-    assert sum(rows) == total
+    rows = [len(table.splitlines()) - 2 for table in (short, run, rest)]
+    assert (rows[0], rows[1] + rows[2]) == (statements, total)
+    assert "not yet known (1 of 2), holds at this budget (1 of 2)" in short, "with recurrent weights of two scales"
+    numbers = {int(number) for number in re.findall(r"; rule (\d+) \|", run + rest)}
+    assert numbers == set(range(1, len(rules.splitlines()) + 1))
     assert run.count("**holds at this budget**") == 1
     assert "not run" not in run
 

@@ -48,9 +48,20 @@ def test_cells_are_chosen_and_changed() -> None:
     assert len(EXPERIMENTS["forecasting"].jobs()) == 16 * (10 * 3 + 2), "nothing is random about two models"
 
 
+def test_what_a_model_does_not_have_does_not_make_its_runs_others() -> None:
+    for name in ("pmnist", "forecasting", "worms"):
+        usual, transformers, blocks = (
+            {(job.config.model, job.key) for job in EXPERIMENTS[name].jobs(changes=changes, replicates=1)}
+            for changes in ({}, {"d_model": "8"}, {"block_size": "4"})
+        )
+        assert {model for model, _ in usual - transformers} == {"BRT", "ParaBRT"}
+        assert {model for model, _ in usual - blocks} == {"ParaRNN", "ParaLSTM", "ParaGRU"}
+
+
 @pytest.mark.parametrize(
     ("only", "changes", "words"),
     [
+        ({}, {"model": "GRUs"}, "model is one of LSTM, ParaLSTM, GRU, ParaGRU; got GRUs"),
         ({"model": ["GRUs"]}, {}, "model is one of LSTM, ParaLSTM, GRU, ParaGRU; got GRUs"),
         ({"models": ["GRU"]}, {}, "has no models; what can be chosen are model, length"),
         ({}, {"iterations": "many"}, "iterations takes a whole number above zero, got 'many'"),
@@ -214,6 +225,23 @@ def test_a_signal_keeps_what_there_is(tmp_path: Path) -> None:
         assert (len(grid.done), grid.problems) == (1, {})
     one, two = (Store(one).lines("adding")[0] for one in (tmp_path, tmp_path / "whole"))
     assert comparable(one) == comparable(two)
+
+
+def test_what_another_command_did_meanwhile_counts(tmp_path: Path) -> None:
+    first, second = tiny(("ParaGRU",), 2)
+    run([second], tmp_path / "elsewhere", engine="here", threads=1)
+    store, (line,) = Store(tmp_path), Store(tmp_path / "elsewhere").lines("adding")
+    seen: list[str] = []
+
+    def tell(grid: Grid, event: Event) -> None:
+        seen.append(event.kind)
+        if event.kind == "taken":  # by the other, which is done with it a moment later
+            store.append(line)
+
+    with store.claim(second):
+        grid = run([first, second], tmp_path, engine="here", threads=1, tell=tell)
+    assert seen == ["began", "done", "began", "taken"]
+    assert len(grid.done) == 2
 
 
 def test_a_signal_while_a_worker_starts_is_no_failure(tmp_path: Path) -> None:

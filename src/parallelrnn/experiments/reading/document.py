@@ -25,7 +25,13 @@ experiment's own configuration, which has the paper's values as far as it gives 
 in brackets.
 """
 
-_MANY = {HOLDS: "hold", FAILS: "do not hold", UNTOLD: "cannot be told", UNKNOWN: "are not yet known"}
+_COUNTED = {
+    HOLDS: ("holds", "hold"),
+    FAILS: ("does not hold", "do not hold"),
+    UNTOLD: ("cannot be told", "cannot be told"),
+    UNKNOWN: ("is not yet known", "are not yet known"),
+}
+SMALLER_BUDGETS = " at smaller budgets than the experiment's own"
 
 
 def document(lines: Mapping[str, Sequence[Line]], pictures: Mapping[str, Sequence[str]] | None = None) -> str:
@@ -39,26 +45,52 @@ def document(lines: Mapping[str, Sequence[Line]], pictures: Mapping[str, Sequenc
 
 @refusing_lines()
 def claims(lines: Mapping[str, Sequence[Line]]) -> str:
-    """How many claims hold; each with its rule, a verdict, the paper's number and ours; and those that were not run."""
+    """How many claims hold; the paper's statements in short; each claim with its verdict, the paper's number and ours;
+    and the rules."""
     picked = {name: pick(experiment, lines.get(name, ())) for name, experiment in EXPERIMENTS.items()}
     found = findings(picked)
-    verdicts = Counter(one.verdict.removesuffix(SMALLER) for one in found)
-    counts = ", ".join(f"{verdicts[verdict]} {words}" for verdict, words in _MANY.items() if verdicts[verdict])
+    rules = {rule: number for number, rule in enumerate(dict.fromkeys(one.rule for one in found), 1)}
     run = [one for one in found if one.ours != NOT_RUN]
-    rows = [[_said(one), f"**{one.verdict}**", one.paper, one.ours, one.budget] for one in run]
-    others = [[_said(one), one.paper] for one in found if one.ours == NOT_RUN]
-    said = len({one.claim for one in found})
-    parts = [f"Of {len(found)} claims, which are {said} statements of the paper on several models and data: {counts}."]
+    rows = [[_said(one, rules), f"**{one.verdict}**", one.paper, one.ours, one.budget] for one in run]
+    others = [[_said(one, rules), one.paper] for one in found if one.ours == NOT_RUN]
+    said = list(dict.fromkeys(one.claim for one in found))
+    short = [[claim.text, claim.place, _in_short([one for one in found if one.claim is claim])] for claim in said]
+    counts = _counted(found)
+    parts = [
+        f"Of {len(found)} claims, which are {len(said)} statements of the paper on several models and data: {counts}."
+    ]
+    parts += ["In short:", table(["statement of the paper", "place", "what runs here say"], short)]
     if run:
-        parts.append(table(["claim", "verdict", "paper", "ours", "budget"], rows))
+        parts += ["One by one:", table(["claim", "verdict", "paper", "ours", "budget"], rows)]
     if others:
         parts += ["Not yet known, since nothing of it was run:", table(["claim", "paper"], others)]
-    return "\n\n".join(parts)
+    numbered = "\n".join(f"{number}. {rule}." for rule, number in rules.items())
+    return "\n\n".join([*parts, "Rules, by their numbers. A claim holds if", numbered])
 
 
-def _said(found: Finding) -> str:
+def _counted(found: Sequence[Finding]) -> str:
+    """How many there are of each verdict, and how many of these are of smaller budgets."""
+    words = []
+    for verdict, (one, many) in _COUNTED.items():
+        some = [found_one for found_one in found if found_one.verdict.removesuffix(SMALLER) == verdict]
+        smaller = sum(found_one.verdict.endswith(SMALLER) for found_one in some)
+        if some:
+            of_these = f" ({'all' if smaller == len(some) else smaller}{SMALLER_BUDGETS})" if smaller else ""
+            words.append(f"{len(some)} {one if len(some) == 1 else many}{of_these}")
+    return ", ".join(words)
+
+
+def _in_short(found: Sequence[Finding]) -> str:
+    """The verdicts on one statement."""
+    counts = Counter(one.verdict for one in found)
+    if len(counts) == 1:
+        return next(iter(counts))
+    return ", ".join(f"{verdict} ({count} of {len(found)})" for verdict, count in counts.items())
+
+
+def _said(found: Finding, rules: Mapping[str, int]) -> str:
     """A claim, its place, and the rule by which it is judged."""
-    return f"**{found.text}**. {found.claim.place}. It holds if {found.rule}."
+    return f"**{found.text}**. {found.claim.place}; rule {rules[found.rule]}"
 
 
 def renew_claims(page: str, lines: Mapping[str, Sequence[Line]]) -> str:

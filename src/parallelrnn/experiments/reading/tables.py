@@ -158,7 +158,7 @@ def _forecasting(page: Page) -> list[str]:
 
 
 _BY_THE_CLOCK = (
-    "Seconds are by the clock, on machines that had other work to do: what runs cost here, not how fast models are. "
+    "Seconds are by the clock, whatever else a machine had to do: what runs cost, not how fast models are. "
     "The table of `speed`, and docs/performance.md, tell that."
 )
 _FORECASTER = (

@@ -88,7 +88,7 @@ def run(
         raise ExperimentError(f"engine is one of {', '.join(ENGINES)}, got {engine!r}")
     store = Store(folder)
     store.check()
-    known = {line["key"] for name in {job.experiment for job in jobs} for line in store.lines(name)}
+    known = _known(store, jobs)
     grid = Grid(jobs, workers, done={job.key: 0.0 for job in jobs if job.key in known})
     # What was begun comes first: a result that is there serves more than several halves.
     to_do = sorted((job for job in jobs if job.key not in known), key=lambda job: not store.is_begun(job))
@@ -101,7 +101,15 @@ def run(
     for event in ENGINES[engine](to_do, settings):
         grid.take(event)
         tell(grid, event)
+    for key in _known(store, jobs) & {job.key for job in jobs} - grid.done.keys():  # what another command did meanwhile
+        grid.done[key] = 0.0
+        grid.problems.pop(key, None)
     return grid
+
+
+def _known(store: Store, jobs: Sequence[Job]) -> set[str]:
+    """The keys of results that are there."""
+    return {line["key"] for name in {job.experiment for job in jobs} for line in store.lines(name)}
 
 
 def seconds_of(text: str) -> float:

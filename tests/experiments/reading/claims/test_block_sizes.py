@@ -72,12 +72,19 @@ def test_errors_vary_most_at_one() -> None:
 
 def test_nothing_is_told_by_data_that_cannot_be_learned() -> None:
     errors = {size: [8.0 + size / 1000, 8.1, 8.2] for size in SIZES}
+
+    def ended(lines: list[Line], fall: float = 0.0) -> list[Line]:
+        return [one | {"curve": [{"validation": (1 - fall) ** epoch} for epoch in range(5)]} for one in lines]
+
+    assert found("tradeoff", "drop", tradeoff(errors, variance=10.0)).verdict == UNKNOWN  # nobody knows how it ended
+    assert found("tradeoff", "drop", ended(tradeoff(errors, variance=10.0), 0.02)).verdict == UNKNOWN
+    assert found("tradeoff", "drop", ended(tradeoff(errors, variance=10.0, train=400))).verdict == UNKNOWN
     for claim in ("drop", "level"):
-        told = found("tradeoff", claim, tradeoff(errors, variance=10.0))
+        told = found("tradeoff", claim, ended(tradeoff(errors, variance=10.0, max_epochs=10)))
         assert told.verdict == UNTOLD
         assert "the variance of the targets 10" in told.ours
         assert found("tradeoff", claim, tradeoff(errors, variance=10.5)).verdict != UNTOLD
-    calm = tradeoff(errors, variance=10.0, recurrent_scale=0.0884)  # was only trained too little
+    calm = ended(tradeoff(errors, variance=10.0, recurrent_scale=0.0884))  # was only trained too little
     assert found("tradeoff", "drop", calm, "1/128").verdict == UNKNOWN
 
 
@@ -103,6 +110,9 @@ def test_speed() -> None:
     assert found("speed", "linear", [speed({size: 60 - 0.2 * size for size in SIZES})]).verdict == FAILS
     assert found("speed", "linear", [speed({size: size**1.5 for size in SIZES})]).verdict == FAILS
     assert found("speed", "linear", [speed(linear, disturbed=True)]).verdict == UNKNOWN
+    bent = linear | {16: 38.0}
+    assert found("speed", "linear", [speed(linear), speed(bent, seed=1)]).verdict == UNKNOWN
+    assert found("speed", "linear", [speed(bent), speed(bent, seed=1)]).verdict == FAILS
     assert "the best straight line is 30.0 + 0.200 block_size" in found("speed", "linear", [speed(linear)]).ours
 
 

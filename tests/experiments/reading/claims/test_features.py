@@ -35,9 +35,9 @@ def test_features_in_training() -> None:
 
 def test_recovery() -> None:
     def verdicts(
-        truth: str, distance: float, last: str = "R-1", modulus: float = 0.5, fall: float = 0.005
+        truth: str, distance: float, last: str = "R-1", modulus: float = 0.5, fall: float = 0.005, first: float = 9.0
     ) -> list[str]:
-        curve = [{"validation": (1 - fall) ** epoch} for epoch in range(6)]
+        curve = [{"validation": first}, *({"validation": (1 - fall) ** epoch} for epoch in range(6))]
         metrics = {"distance": distance, "first_distance": 2.0}
         history = [
             {"counts": {"R-7": 1}, "modulus": [1.0] * 5, "angle": [0.01] * 5},
@@ -61,3 +61,5 @@ def test_recovery() -> None:
     # While a training goes on, what is not found may be yet, and what is may go.
     assert verdicts("normal", 1.9, "R-2", modulus=0.75, fall=0.02) == [UNKNOWN] * 3
     assert verdicts("normal", 0.1, fall=0.02) == [UNKNOWN] * 3
+    # And where it has hardly begun, the error does not fall either.
+    assert verdicts("normal", 1.9, "R-2", modulus=0.75, first=1.5) == [UNKNOWN] * 3

@@ -35,5 +35,6 @@ def test_speed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         for what in ("mean", "sd", "median")
     }
     (figure,) = pictures("speed", [line("speed", metrics)], tmp_path, monkeypatch).values()
-    assert len(figure.axes[0].containers) == len(PASSES)
+    drawn = {line.get_label(): list(line.get_ydata()) for line in figure.axes[0].lines}
+    assert {which: drawn[which] for which in PASSES} == dict.fromkeys(PASSES, [1.0, 8.0])
     assert figure.get_supxlabel() == "budget: rounds 100"

@@ -10,6 +10,7 @@ import numpy as np
 from scipy import stats
 
 from parallelrnn.experiments.reading import paper
+from parallelrnn.experiments.reading.claims.features import fall
 from parallelrnn.experiments.reading.claims.verdict import DRAWN, NOT_OF_PAPER, Finding, Told
 from parallelrnn.experiments.reading.comparison import paired, paired_difference
 from parallelrnn.experiments.reading.picking import Picked, Runs, deviation, mean
@@ -18,6 +19,8 @@ from parallelrnn.experiments.tradeoff import BLOCK_SIZES, EDGE
 
 _DROP = 0.05  # of the error of block_size 1, what a substantial drop is at least
 _LEARNED = 0.8  # of the targets' variance, below which the best model has learned something
+_DESCRIBED = ("length", "hidden_size", "train")  # what makes the data the paper's
+_FALL = 0.01  # of the validation error in an epoch, above which a training is not over
 _SPREADS = 5  # replicates that standard deviations are compared of
 _SAME = 0.05  # of the error of block_size 128, within which an error is the same
 _STRAIGHT = 0.1  # of a time, how far it may be off a straight line
@@ -95,7 +98,10 @@ def _spread(by_size: Mapping[int, Runs]) -> Told:
 
 
 def _if_learned(told: Told, by_size: Mapping[int, Runs], scale: float) -> Told:
-    """As it is, unless even the best model hardly is better than the mean of the targets."""
+    """As it is, unless even the best model hardly is better than the mean of the targets.
+
+    If nothing is learned any more of as many sequences as the paper has, its data cannot be learned so.
+    """
     errors = [(mean(one.values("mse")), mean(one.values("variance"))) for one in by_size.values() if _measured(one)]
     if len(told.runs) < 2 or not errors:
         return told
@@ -103,7 +109,9 @@ def _if_learned(told: Told, by_size: Mapping[int, Runs], scale: float) -> Told:
     if best < _LEARNED * variance:
         return told
     ours = f"{told.ours}; the best MSE is {best:.3g}, and the variance of the targets {variance:.3g}"
-    return Told(ours, None, told.runs, untold=scale == 1)
+    described = all(one.budget[name] == one.usual[name] for one in told.runs for name in _DESCRIBED)
+    falls = [fall(line["curve"]) for one in told.runs for line in one.lines]
+    return Told(ours, None, told.runs, untold=scale == 1 and described and max(falls) < _FALL)
 
 
 def _measured(one: Runs) -> bool:
@@ -113,13 +121,14 @@ def _measured(one: Runs) -> bool:
 def speed(name: str, picked: Picked) -> Iterator[Finding]:
     """How times grow with block sizes."""
     runs = picked.get()
-    rule = f"a straight line that rises is within {_STRAIGHT:.0%} of all times, on a machine at rest"
+    rule = f"a straight line that rises is within {_STRAIGHT:.0%} of all median times in every run, on a machine at "
+    rule += "rest; it does not if it is in none"
     told = Told() if runs is None else _line(runs)
     yield told.of(paper.CLAIMS[name]["linear"], "on a CPU; the paper says it of a V100", DRAWN, rule)
 
 
 def _line(runs: Runs) -> Told:
-    """Of medians, averaged over runs."""
+    """Of medians, averaged over runs; the verdict is of each."""
     medians = {size: runs.values(f"{size} total median") for size in BLOCK_SIZES}
     times = {size: mean(some) for size, some in medians.items() if some}
     ours = "median ms " + ", ".join(f"{size}: {time:.1f}" for size, time in times.items())
@@ -131,7 +140,14 @@ def _line(runs: Runs) -> Told:
         ours += "; disturbed by other processes"
     if len(times) < len(BLOCK_SIZES):
         return Told(ours, None, [runs])
-    slope, start = np.polyfit(list(times), list(times.values()), 1)
-    off = max(abs(start + slope * size - time) / time for size, time in times.items())
+    slope, start, off = _straight(times)
     ours += f"; the best straight line is {start:.1f} + {slope:.3f} block_size, and up to {off:.0%} off"
-    return Told(ours, None if disturbed else bool(slope > 0 and off <= _STRAIGHT), [runs])
+    lines = [_straight(dict(zip(medians, one, strict=True))) for one in zip(*medians.values(), strict=True)]
+    straight = {slope > 0 and off <= _STRAIGHT for slope, _, off in lines}
+    return Told(ours, None if disturbed or len(straight) > 1 else straight.pop(), [runs])
+
+
+def _straight(times: Mapping[int, float]) -> tuple[float, float, float]:
+    """Slope and start of the best straight line, and how far a time is off it at most, in parts of itself."""
+    slope, start = map(float, np.polyfit(list(times), list(times.values()), 1))
+    return slope, start, max(abs(start + slope * size - time) / time for size, time in times.items())

@@ -15,7 +15,9 @@ _OF_FIGURE_3 = LOW | {"R-4", "C-2"}
 _MOST = 0.95  # of the features, what "predominantly" means
 _GAP = 0.05  # between percentiles, below which they are the same
 _FALL = 0.01  # of the validation error in an epoch, above which a training is not over
-_WAIT = f"; nothing is said before the validation error falls by less than {_FALL:.0%} an epoch"
+_LEARNED = 0.5  # of the first validation error, above which hardly anything was learned
+_WAIT = f"; nothing is said before the validation error is below half of the first and falls by less than {_FALL:.0%} "
+_WAIT += "an epoch"
 
 
 def evolution(name: str, picked: Picked) -> Iterator[Finding]:
@@ -50,8 +52,8 @@ def recovery(name: str, picked: Picked) -> Iterator[Finding]:
         whole = len(runs) == sum(cell["truth"] == truth for cell in picked.cells)
         about = "true matrix of normal entries" if truth == "normal" else "true features R-4 and C-2"
         parts = {one.cell["initial"]: mean(one.values("distance")) / mean(one.values("first_distance")) for one in runs}
-        falls = [_fall(line["curve"]) for one in runs for line in one.lines]
-        is_over = whole and max(falls, default=0.0) < _FALL
+        falls = [fall(line["curve"]) for one in runs for line in one.lines]
+        is_over = whole and all(_is_over(line["curve"]) for one in runs for line in one.lines)
         told = Told()
         if runs:
             ours = "distance after over before: " + ", ".join(f"{start} {part:.2f}" for start, part in parts.items())
@@ -84,7 +86,12 @@ def _concentrated(parts: Sequence[float]) -> bool:
     return min(parts) >= _MOST
 
 
-def _fall(curve: Sequence[Mapping[str, float]]) -> float:
+def _is_over(curve: Sequence[Mapping[str, float]]) -> bool:
+    """Whether a training has learned something, and goes on learning next to nothing."""
+    return fall(curve) < _FALL and curve[-1]["validation"] < _LEARNED * curve[0]["validation"]
+
+
+def fall(curve: Sequence[Mapping[str, float]]) -> float:
     """Of the validation error in each of the last epochs, three or as many as there are."""
     steps = min(3, len(curve) - 1)
     if steps < 1:

@@ -37,7 +37,9 @@ def forecasting(picked: Picked) -> Iterable[Drawn]:
         yield "forecasting-types", _draw_types(recurrent), recurrent
     one = picked.get(dataset="WTH", horizon=48, model="RNN")
     if one is not None:
-        yield "forecasting-patterns", _draw_patterns(one.lines[0]["details"]["first_layer"]), [one]
+        figure = _draw_patterns(one.lines[0]["details"]["first_layer"])
+        figure.suptitle("RNN, WTH, horizon 48, first layer")
+        yield "forecasting-patterns", figure, [one]
     counts = winning_counts([*rows_of_twins(picked, "mse"), *rows_of_twins(picked, "mae")])
     if counts:
         compared = [one for one in picked.runs if one.cell["model"] in counts]
@@ -127,10 +129,15 @@ def _bar_of_types(ax: Axes, place: int, found: Sequence[Runs]) -> list[str]:
 
 
 def _draw_patterns(features: Sequence[Sequence[Any]]) -> Figure:
-    """Of decays and of waves that fade the slowest one and the one in the middle: modulus^lag cos(lag angle)."""
+    """Of decays and of waves that fade the slowest one and the one in the middle: modulus^lag cos(lag angle).
+
+    Only such waves as turn before they are gone: one whose period is long for its modulus looks like a decay.
+    """
     figure, axes = panels(1, 2, 3.6, sharey=True)
     for ax, kind, name in zip(axes[0], "RC", ("decays, type R", "waves, type C"), strict=True):
-        moduli = sorted((m, a) for k, m, a in features if k == kind and m < 1 and (kind == "C" or a < 1))
+        moduli = sorted(
+            (m, a) for k, m, a in features if k == kind and m < 1 and (_turns(m, a) if kind == "C" else a < 1)
+        )
         slowest = moduli[-1][0] if moduli else 0.0
         lag = np.arange(1 + min(96, max(12, 0 if slowest <= 0 else round(np.log(0.02) / np.log(slowest)))))
         ax.axhline(0, color="0.8", linewidth=0.8)
@@ -143,6 +150,11 @@ def _draw_patterns(features: Sequence[Sequence[Any]]) -> Figure:
             ax.legend(frameon=False, fontsize="small")
     axes[0, 0].set_ylabel("weight")
     return figure
+
+
+def _turns(modulus: float, angle: float) -> bool:
+    """Whether a tenth of a wave is left when it first is at its lowest."""
+    return bool(modulus ** (np.pi / angle) >= 0.1)
 
 
 def _slowest_and_middle(features: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
