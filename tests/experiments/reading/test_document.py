@@ -41,7 +41,7 @@ def test_claims_are_counted_and_those_without_runs_stand_apart() -> None:
     assert (total, holds) == (holds + unknown, 1)
     rows = [len(table.splitlines()) - 2 for table in (short, run, rest)]
     assert (rows[0], rows[1] + rows[2]) == (statements, total)
-    assert "not yet known (1 of 2), holds at this budget (1 of 2)" in short, "with recurrent weights of two scales"
+    assert "holds at this budget (1 of 2), not yet known (1 of 2)" in short, "with recurrent weights of two scales"
     numbers = {int(number) for number in re.findall(r"; rule (\d+) \|", run + rest)}
     assert numbers == set(range(1, len(rules.splitlines()) + 1))
     assert run.count("**holds at this budget**") == 1

@@ -82,7 +82,8 @@ def _counted(found: Sequence[Finding]) -> str:
 
 def _in_short(found: Sequence[Finding]) -> str:
     """The verdicts on one statement."""
-    counts = Counter(one.verdict for one in found)
+    order = list(_COUNTED)
+    counts = Counter(sorted((one.verdict for one in found), key=lambda one: order.index(one.removesuffix(SMALLER))))
     if len(counts) == 1:
         return next(iter(counts))
     return ", ".join(f"{verdict} ({count} of {len(found)})" for verdict, count in counts.items())

@@ -142,5 +142,8 @@ def _types(picked: Picked, settings: int) -> Iterator[Finding]:
     others = {label: count for label, count in counts.items() if label not in LOW}
     only = Told(ours, are_rare(others, counts, whole), trained)
     yield only.of(said["types"], "", "no other types", f"in all cells together, {RARE_IN_WORDS}")
+    para = [one for one in picked.runs if one.cell["model"] in map(twin, vanilla)]
+    of_para = summed(total(line["details"].get("features", {})) for one in para for line in one.lines)
+    ours += f"; in para models {listed(of_para)}" if of_para else ""
     waves = Told(ours, counts.get("C-1", 0) > counts.get("R-1", 0) if whole else None, trained)
     yield waves.of(said["waves"], "", DRAWN, "there are more C-1 than R-1, and all cells were run")

@@ -64,7 +64,7 @@ def speed(picked: Picked) -> Iterable[Drawn]:
     _by_size(ax, sizes)
     ax.set_ylim(0)
     ax.set_ylabel("milliseconds, median of a pass")
-    ax.legend(frameon=False)
+    ax.legend(frameon=False, loc="lower center", ncols=4)
     yield "speed", figure, picked.runs
 
 
