@@ -151,6 +151,7 @@ def test_some_of_the_examples_are_a_random_choice(monkeypatch: pytest.MonkeyPatc
     changes = SMALL | {"train": "40", "validation": "10", "test": "20"}
     ((_, outcome),) = outcomes("pmnist", {"model": ["ParaRNN"]}, changes).values()
     assert outcome.metrics["tested"] == 20
+    assert (20 * outcome.metrics["largest_class"]) % 1 == pytest.approx(0), "of those that are tested"
     some = classification._part(whole.test, lambda x: x, 20)
     taken = some.take(torch.arange(20))[0].numpy()
     places = [int(np.flatnonzero((whole.test.inputs == one).all((1, 2)))[0]) for one in taken]

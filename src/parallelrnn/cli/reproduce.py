@@ -243,7 +243,7 @@ def tables(
         lines = {name: store.lines(name) for name in EXPERIMENTS}
         if not any(lines.values()):
             raise ExperimentError(f"there are no results in {results}; run an experiment first, or name another folder")
-        page = None if claims is None else renew_claims(_page(claims), lines)  # what is refused leaves nothing written
+        page = None if claims is None else renew_claims(_page(claims), lines)  # refused before anything is written
         pictures: dict[str, list[str]] = {}
         if figures is not None:
             figures.mkdir(parents=True, exist_ok=True)

@@ -100,10 +100,9 @@ class Experiment:
         if not cells:
             raise ExperimentError(f"{self.name} has no cell in which all of that is so; ask for less at once")
         changed = {name: self._value(name, text) for name, text in (changes or {}).items()}
-        for name, value in changed.items():
-            there = list(dict.fromkeys(getattr(cell, name) for cell in self.cells()))
-            if isinstance(value, str) and len(there) > 1 and value not in there:
-                raise ExperimentError(f"{self.name}: {name} is one of {', '.join(there)}; got {value}")
+        models = list(dict.fromkeys(cell.model for cell in self.cells())) if "model" in changed else []
+        if models and changed["model"] not in models:
+            raise ExperimentError(f"{self.name}: model is one of {', '.join(models)}; got {changed['model']}")
         cells = [dataclasses.replace(cell, **changed) for cell in cells]
         cells = list(dict.fromkeys(cell.settled() if hasattr(cell, "settled") else cell for cell in cells))
         seeds = range(replicates or self.replicates)

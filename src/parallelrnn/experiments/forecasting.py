@@ -139,7 +139,8 @@ def _network(config: ForecastingConfig, channels: int, seed: int) -> nn.Module:
     if config.horizon not in sizes_by_horizon:
         horizons = ", ".join(map(str, sizes_by_horizon))
         raise ExperimentError(
-            f"the paper has transformers for {config.dataset} at horizons {horizons}; got {config.horizon}"
+            f"the paper has transformers for {config.dataset} at horizons {horizons}; got {config.horizon}; choose one "
+            "of these, or a recurrent model"
         )
     num_layers, num_segments = sizes_by_horizon[config.horizon]
     return Transformer(

@@ -31,7 +31,7 @@ _COUNTED = {
     UNTOLD: ("cannot be told", "cannot be told"),
     UNKNOWN: ("is not yet known", "are not yet known"),
 }
-SMALLER_BUDGETS = " at smaller budgets than the experiment's own"
+_SMALLER_BUDGETS = " at smaller budgets than the experiment's own"
 
 
 def document(lines: Mapping[str, Sequence[Line]], pictures: Mapping[str, Sequence[str]] | None = None) -> str:
@@ -54,7 +54,7 @@ def claims(lines: Mapping[str, Sequence[Line]]) -> str:
     rows = [[_said(one, rules), f"**{one.verdict}**", one.paper, one.ours, one.budget] for one in run]
     others = [[_said(one, rules), one.paper] for one in found if one.ours == NOT_RUN]
     said = list(dict.fromkeys(one.claim for one in found))
-    short = [[claim.text, claim.place, _in_short([one for one in found if one.claim is claim])] for claim in said]
+    short = [[claim.text, claim.place, _in_short([one for one in found if one.claim == claim])] for claim in said]
     counts = _counted(found)
     parts = [
         f"Of {len(found)} claims, which are {len(said)} statements of the paper on several models and data: {counts}."
@@ -75,7 +75,7 @@ def _counted(found: Sequence[Finding]) -> str:
         some = [found_one for found_one in found if found_one.verdict.removesuffix(SMALLER) == verdict]
         smaller = sum(found_one.verdict.endswith(SMALLER) for found_one in some)
         if some:
-            of_these = f" ({'all' if smaller == len(some) else smaller}{SMALLER_BUDGETS})" if smaller else ""
+            of_these = f" ({'all' if smaller == len(some) else smaller}{_SMALLER_BUDGETS})" if smaller else ""
             words.append(f"{len(some)} {one if len(some) == 1 else many}{of_these}")
     return ", ".join(words)
 

@@ -146,7 +146,9 @@ def processes(jobs: Sequence[Job], settings: Settings) -> Iterator[Event]:
                     process.join()
                     event = Event(job, "failed", problem=_ended(process.exitcode))
                 else:
-                    if event.kind != "moved":
+                    if event.kind == "paused":  # it was told to stop, and would pause all that it is given
+                        _dismiss([(connection, process)])
+                    elif event.kind != "moved":
                         idle.append((connection, process))
                 if event.kind != "moved":
                     del busy[connection]

@@ -27,7 +27,7 @@ def test_features_in_training() -> None:
     # It was there for a while, in another layer.
     assert verdicts(runs({"R-1": 2, "C-1": 3}, "R-2")) == [HOLDS + SMALLER, HOLDS + SMALLER, FAILS + SMALLER]
     assert verdicts(runs({"R-1": 2, "C-1": 3})[1:]) == [UNKNOWN] * 3
-    assert verdicts(runs({"R-1": 2, "C-1": 3}, "R-2")[1:]) == [UNKNOWN, UNKNOWN, FAILS + SMALLER]  # one in 13 is enough
+    assert verdicts(runs({"R-1": 2, "C-1": 3}, "R-2")[1:]) == [UNKNOWN] * 3  # the rest may have many others
     assert verdicts(runs({"R-1": 200, "C-1": 300}, "R-2"))[2] == HOLDS + SMALLER  # one in 1,003
     assert verdicts(runs({"R-4": 5, "C-1": 95}))[0] == HOLDS + SMALLER
     assert verdicts(runs({"R-4": 6, "C-1": 94}))[0] == FAILS + SMALLER

@@ -30,36 +30,40 @@ def forecasts(
     ]
 
 
-def varied(ratio: float, spread: float, lower: int = 8, apart: float = 1.0) -> list[Line]:
-    """Twins whose ratios of errors go up and down around one; the first setting is far from the others."""
-    lines = forecasts({"GRU": [1.0], "ParaGRU": [ratio]})
+def varied(*ratios: float, apart: float = 1.0) -> list[Line]:
+    """Twins whose ratio of errors is one in each data set; the first setting is far from the others."""
+    lines = forecasts({"GRU": [1.0], "ParaGRU": [1.0]})
     for number, one in enumerate(lines[1::2]):
-        one["metrics"] = dict.fromkeys(("mse", "mae"), ratio * (1 - spread if number < lower else 1 + spread))
-    lines[1]["metrics"]["mse"] *= apart
+        one["metrics"] = dict.fromkeys(("mse", "mae"), ratios[number // 4] * (apart if number == 0 else 1.0))
     return lines
 
 
 @pytest.mark.parametrize(
-    ("ratio", "spread", "apart", "verdict"),
+    ("ratios", "apart", "verdict"),
     [
-        (0.9, 0.05, 1.0, HOLDS),
-        (1.0, 0.01, 1.0, HOLDS),  # -0.5 % to +0.5 %
-        (1.0, 0.05, 1.0, UNKNOWN),  # up to +2.7 %
-        (1.05, 0.05, 1.0, FAILS),
-        (1.02, 0.02, 0.2, UNKNOWN),  # one setting alone makes the mean of the others' losses a gain
+        ((0.9, 0.92, 0.88, 0.9), 1.0, HOLDS),
+        ((1.0, 1.01, 0.99, 1.0), 1.0, HOLDS),  # -1.3 % to +1.3 %
+        ((1.0, 1.05, 0.95, 1.0), 1.0, UNKNOWN),  # up to +6.7 %
+        ((1.05, 1.06, 1.04, 1.05), 1.0, FAILS),
+        ((1.010, 1.011, 1.009, 1.010), 1.0, FAILS),  # little, and significant
+        ((1.02, 1.03, 1.01, 1.02), 0.2, UNKNOWN),  # one setting alone makes the mean of the others' losses a gain
     ],
 )
-def test_losses_over_settings(ratio: float, spread: float, apart: float, verdict: str) -> None:
-    lines = varied(ratio, spread, apart=apart)
+def test_losses_over_settings(ratios: tuple[float, ...], apart: float, verdict: str) -> None:
+    lines = varied(*ratios, apart=apart)
     assert found("forecasting", "loss", lines, "ParaGRU").verdict == verdict
     assert found("forecasting", "loss", lines[:-2], "ParaGRU").verdict == UNKNOWN
     assert found("forecasting", "loss", lines, "ParaLSTM").verdict == UNKNOWN
-    told = found("forecasting", "loss", varied(1.0, 0.05), "ParaGRU").ours
-    assert told == (
-        "MSE -0.1% on the geometric mean of 16 settings (-2.8% to +2.7%), -0.1% on the median; -5% on ETTh1-24 and "
-        "+5% on ETTm1-24"
-    )
     assert found("forecasting", "loss", lines[:2], "ParaGRU").ours.endswith("geometric mean of 1 setting")
+
+
+def test_losses_in_words() -> None:
+    """Logarithms of four ratios: mean -0.0006, standard error 0.0204, 3.18 times which is 0.0650."""
+    told = found("forecasting", "loss", varied(1.0, 1.05, 0.95, 1.0), "ParaGRU").ours
+    assert told == (
+        "MSE -0.1% on the geometric mean of 16 settings (-6.4% to +6.7%), +0.0% on the median; -5% on ETTm1-24 and "
+        "+5% on ETTh2-24"
+    )
 
 
 def test_the_papers_losses() -> None:
@@ -68,13 +72,19 @@ def test_the_papers_losses() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lower", "verdict"), [(13, HOLDS), (12, UNKNOWN), (4, UNKNOWN), (3, FAILS)]
-)  # 13 of 16 or more, or 3 or fewer: 2.1 %
-def test_wins_over_settings(lower: int, verdict: str) -> None:
-    lines = varied(1.0, 0.05, lower)
+    ("ratios", "verdict", "lower"),
+    [
+        ((0.9, 0.99, 0.9, 0.5), HOLDS, 16),
+        ((0.9, 0.99, 1.0, 0.5), UNKNOWN, 12),  # a tie is no win
+        ((0.9, 1.1, 0.9, 0.5), UNKNOWN, 12),
+        ((1.1, 1.1, 1.01, 2.0), FAILS, 0),
+    ],
+)
+def test_wins_over_settings(ratios: tuple[float, ...], verdict: str, lower: int) -> None:
+    lines = varied(*ratios)
     told = found("forecasting", "wins", lines, "ParaGRU")
     assert told.verdict == verdict
-    assert told.ours.startswith(f"{32 - 2 * lower} and {2 * lower} of 32; MSE lower in {lower} of 16 settings, p = ")
+    assert told.ours.endswith(f"of 32; MSE lower in {lower} of 16 settings")
     assert found("forecasting", "wins", lines[:-2], "ParaGRU").verdict == UNKNOWN
 
 
@@ -95,7 +105,10 @@ def test_forecasts_are_compared_on_common_seeds_and_all_budgets_are_told() -> No
 def test_gains() -> None:
     lower = {"GRU": [1.0, 1.1, 1.2], "ParaGRU": [0.9, 1.0, 1.1], "RNN": [1.0, 1.1, 1.2], "ParaRNN": [1.0, 1.11, 1.19]}
     told = found("forecasting", "gain", forecasts(lower))
-    words = "of 32 comparisons that have 3 replicates, MSE is significantly lower in 16 and higher in 0, each by itself"
+    words = (
+        "of 32 comparisons that have 3 replicates or more, MSE is significantly lower in 16 and higher in 0, each by "
+    )
+    words += "itself"
     assert (told.verdict, told.ours) == (HOLDS, f"{words}; jointly lower in 16")
     same = lower | {"ParaGRU": lower["ParaRNN"]}
     assert found("forecasting", "gain", forecasts(same)).verdict == UNKNOWN
@@ -119,6 +132,6 @@ def test_types_of_trained_models() -> None:
     assert found("forecasting", "types", rare).verdict == FAILS + SMALLER
     assert found("forecasting", "waves", rare).verdict == FAILS + SMALLER
     assert found("forecasting", "types", usual[1:]).verdict == UNKNOWN
-    assert found("forecasting", "types", rare[:2]).verdict == FAILS + SMALLER  # two of 28 are enough
+    assert found("forecasting", "types", rare[:2]).verdict == UNKNOWN  # the rest may have few
     assert found("forecasting", "types", forecasts(models, {"R-1": 2000, "R-2": 1})).verdict == HOLDS
     assert found("forecasting", "waves", rare[:2]).verdict == UNKNOWN

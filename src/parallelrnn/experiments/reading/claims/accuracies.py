@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from parallelrnn.experiments.models import twin
 from parallelrnn.experiments.reading import paper
-from parallelrnn.experiments.reading.claims.verdict import NOT_OF_PAPER, Finding, Told
+from parallelrnn.experiments.reading.claims.verdict import NOT_OF_PAPER, Finding, Told, unpaired
 from parallelrnn.experiments.reading.comparison import Difference, Twins, find_twins
-from parallelrnn.experiments.reading.picking import NOT_RUN, Picked, mean
+from parallelrnn.experiments.reading.picking import Picked, mean
 
 IMAGES = {
     "pmnist": "permuted MNIST",
@@ -23,7 +23,6 @@ _WORMS = {"EigenWorms": "EigenWorms", "Worms": "UCR Worms", "StandWalkJump": "St
 _LARGEST = {"EigenWorms": 0.42, "Worms": 0.42, "StandWalkJump": 1 / 3}
 _LARGEST |= {"pmnist": 0.1135, "pixel-cifar": 0.1, "noise-padded-cifar": 0.1}
 _POINT = 0.01  # of accuracy
-_NORMAL = 1.96  # standard errors to either side, in which 95 % of a normal law lie
 
 
 def classification(name: str, picked: Picked) -> Iterator[Finding]:
@@ -51,20 +50,17 @@ def _accuracy(
             rule = "the difference is above zero and significant; it does not if it is below and significant"
             if not better:
                 rule = f"the 95 % interval of the difference is above -{100 * _POINT:g} point, also where the para "
-                rule += "model is far ahead; it does not if it is below; of a single pair it is the interval of two "
-                rule += "accuracies on so many test examples"
+                rule += "model is far ahead; it does not if it is below"
             rule += "; nothing is told by models that hardly beat always answering the largest class"
-            told = _compared(find_twins(picked, vanilla, **where), better, largest)
-            if told.ours == NOT_RUN:
-                there = [model for model in (vanilla, para) if picked.get(model=model, **where) is not None]
-                told = Told(f"{' and '.join(there)} only, or of other budgets") if there else told
+            twins = find_twins(picked, vanilla, **where)
+            told = unpaired(picked, vanilla, **where) if twins is None else _compared(twins, better, largest)
             about = title if better else f"{title}: {vanilla}, {para}"
             yield told.of(said["better" if better else "comparable"], about, theirs, rule)
 
 
-def _compared(twins: Twins | None, better: bool, largest: float) -> Told:
-    gain = None if twins is None else twins.gain("accuracy")
-    if twins is None or gain is None:
+def _compared(twins: Twins, better: bool, largest: float) -> Told:
+    gain = twins.gain("accuracy")
+    if gain is None:
         return Told()
     runs = (twins.vanilla, twins.para)
     accuracies = list(twins.means("accuracy").values())
@@ -78,9 +74,6 @@ def _compared(twins: Twins | None, better: bool, largest: float) -> Told:
         return Told(f"{ours}; hardly above the largest class, {largest:.1%}", None, runs)
     if better:
         return Told(ours, gain.shows(1), runs)
-    if gain.pairs == 1 and tested:
-        margin = _NORMAL * math.hypot(*(_error(accuracy, tested) for accuracy in accuracies))
-        return Told(f"{ours}, ± {100 * margin:.2g} by {tested:,} test examples", _not_behind(gain.mean, margin), runs)
     known = gain.is_known and gain.margin is not None
     return Told(ours, _not_behind(gain.mean, gain.margin or 0.0) if known else None, runs)
 

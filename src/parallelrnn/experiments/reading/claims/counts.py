@@ -11,17 +11,14 @@ LOW = frozenset(("R-1", "C-1"))
 # Eigenvalues that are closer than the rounding of their matrix are read as one of a higher order.
 _RARE = 0.001
 RARE_IN_WORDS = (
-    f"fewer than 1 in {1 / _RARE:,.0f} are of another type, as which eigenvalues are read that lie so close together "
-    "that the rounding of the matrix does not tell them apart"
+    f"fewer than 1 in {1 / _RARE:,.0f} are of another type, and all cells were run (eigenvalues that the rounding of "
+    "their matrix does not tell apart are read as one, of a higher order)"
 )
 
 
 def are_rare(others: Types, all_of_them: Types, whole: bool) -> bool | None:
-    """Whether there are next to none of these types among all; None if there are not, and not all was run."""
-    if not all_of_them:
-        return None
-    rare = sum(others.values()) < _RARE * sum(all_of_them.values())
-    return False if not rare else True if whole else None
+    """Whether there are next to none of these types among all; None if not all was run."""
+    return sum(others.values()) < _RARE * sum(all_of_them.values()) if whole and all_of_them else None
 
 
 def summed(some: Iterable[Types]) -> Types:

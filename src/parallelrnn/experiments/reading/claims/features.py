@@ -14,9 +14,9 @@ from parallelrnn.experiments.reading.picking import NOT_RUN, Picked, Runs, mean
 _OF_FIGURE_3 = LOW | {"R-4", "C-2"}
 _MOST = 0.95  # of the features, what "predominantly" means
 _GAP = 0.05  # between percentiles, below which they are the same
-_FALL = 0.01  # of the validation error in an epoch, above which a training is not over
+FALL = 0.01  # of the validation error in an epoch, above which a training is not over
 _LEARNED = 0.5  # of the first validation error, above which hardly anything was learned
-_WAIT = f"; nothing is said before the validation error is below half of the first and falls by less than {_FALL:.0%} "
+_WAIT = f"; nothing is said before the validation error is below half of the first and falls by less than {FALL:.0%} "
 _WAIT += "an epoch"
 
 
@@ -41,7 +41,9 @@ def evolution(name: str, picked: Picked) -> Iterator[Finding]:
     waves = Told(ours, last.get("C-1", 0) > last.get("R-1", 0) if whole else None, runs)
     yield waves.of(said["waves"], "", DRAWN, "there are more C-1 than R-1 at the end, over all runs")
     none = Told(seen, are_rare(others, ever, whole), runs)
-    yield none.of(said["others"], "", "none", f"of all readings of all layers and gates, {RARE_IN_WORDS}")
+    yield none.of(
+        said["others"], "", "none", f"of the features in all readings of all layers and gates {RARE_IN_WORDS}"
+    )
 
 
 def recovery(name: str, picked: Picked) -> Iterator[Finding]:
@@ -57,7 +59,7 @@ def recovery(name: str, picked: Picked) -> Iterator[Finding]:
         told = Told()
         if runs:
             ours = "distance after over before: " + ", ".join(f"{start} {part:.2f}" for start, part in parts.items())
-            ours += f"; the validation error falls by {max(falls):.1%} an epoch at the end"
+            ours += f"; the validation error changes by {-max(falls):+.1%} an epoch at the end"
             told = Told(ours, _once_over(all(part < 0.5 for part in parts.values()), whole, is_over), runs)
         rule = "the distance at the end is below half of that at the beginning, from each initialisation" + _WAIT
         yield told.of(said["matrix"], about, DRAWN, rule)
@@ -88,7 +90,7 @@ def _concentrated(parts: Sequence[float]) -> bool:
 
 def _is_over(curve: Sequence[Mapping[str, float]]) -> bool:
     """Whether a training has learned something, and goes on learning next to nothing."""
-    return fall(curve) < _FALL and curve[-1]["validation"] < _LEARNED * curve[0]["validation"]
+    return fall(curve) < FALL and curve[-1]["validation"] < _LEARNED * curve[0]["validation"]
 
 
 def fall(curve: Sequence[Mapping[str, float]]) -> float:

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from parallelrnn.experiments.models import twin
 from parallelrnn.experiments.reading import paper
 from parallelrnn.experiments.reading.markdown import as_text
-from parallelrnn.experiments.reading.picking import NOT_RUN, Runs
+from parallelrnn.experiments.reading.picking import NOT_RUN, Picked, Runs
 
 HOLDS, FAILS, UNKNOWN = "holds", "does not hold", "not yet known"
 UNTOLD = "cannot be told: the data as described cannot be learned"
@@ -61,6 +63,14 @@ class Told:
     def of(self, claim: paper.Claim, about: str, of_paper: str, rule: str) -> Finding:
         """What that means for a claim."""
         return Finding(claim, about, of_paper, self.ours, budgets(self.runs), rule, self.verdict)
+
+
+def unpaired(picked: Picked, vanilla: str, **where: Any) -> Told:
+    """Of twins that cannot be compared: what there is of them."""
+    there = [model for model in (vanilla, twin(vanilla)) if picked.get(model=model, **where) is not None]
+    if not there:
+        return Told()
+    return Told(f"only {there[0]} was run" if len(there) == 1 else "twins have no budget and seed in common")
 
 
 def budgets(runs: Sequence[Runs]) -> str:

@@ -154,7 +154,7 @@ def _draw_patterns(features: Sequence[Sequence[Any]]) -> Figure:
 
 def _turns(modulus: float, angle: float) -> bool:
     """Whether a tenth of a wave is left when it first is at its lowest."""
-    return bool(modulus ** (np.pi / angle) >= 0.1)
+    return angle > 0 and bool(modulus ** (np.pi / angle) >= 0.1)
 
 
 def _slowest_and_middle(features: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
