@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from parallelrnn.experiments import adding
-from parallelrnn.experiments.experiment import ExperimentError, Job
+from parallelrnn.experiments.experiment import STOP, ExperimentError, Job
 from parallelrnn.experiments.registry import EXPERIMENTS
 from parallelrnn.experiments.running import runner
 from parallelrnn.experiments.running.engines import Event, Settings, processes
@@ -271,6 +271,7 @@ def test_a_signal_to_the_command_alone_stops_its_workers(tmp_path: Path) -> None
             worker = _worker_of(job, tmp_path)
             os.kill(os.getpid(), signal.SIGTERM)
     assert seen[-1] == "paused"
+    assert not STOP.is_set(), "what is run later is not meant"
     assert Store(tmp_path).is_begun(job)
     with pytest.raises(ProcessLookupError):
         os.kill(worker, 0)

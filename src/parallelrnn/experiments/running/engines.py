@@ -85,6 +85,7 @@ def stopped_by_signals() -> Iterator[None]:
     try:
         yield
     finally:
+        STOP.clear()  # what this process runs later is not meant
         for number, before in handlers.items():
             signal.signal(number, before)
 
