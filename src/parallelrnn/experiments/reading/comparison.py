@@ -130,6 +130,12 @@ class Difference:
             return True
         return False if abs(self.mean) - self.margin > bound else None
 
+    def lies_above(self, bound: float) -> bool | None:
+        """Whether all of the interval is above this bound, or none of it; None if only part of it is."""
+        if not self.is_known or self.margin is None:
+            return None
+        return True if self.mean - self.margin > bound else False if self.mean + self.margin < bound else None
+
     def __str__(self) -> str:
         margin = "" if self.margin is None else f" ± {number(self.margin, '.2g')}"
         return f"{number(self.mean, '+.3g')}{margin} ({self.pairs} pair{'s' if self.pairs != 1 else ''})"

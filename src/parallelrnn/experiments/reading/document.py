@@ -71,12 +71,12 @@ def claims(lines: Mapping[str, Sequence[Line]]) -> str:
 def _counted(found: Sequence[Finding]) -> str:
     """How many there are of each verdict, and how many of these are of smaller budgets."""
     words = []
-    for verdict, (one, many) in _COUNTED.items():
-        some = [found_one for found_one in found if found_one.verdict.removesuffix(SMALLER) == verdict]
-        smaller = sum(found_one.verdict.endswith(SMALLER) for found_one in some)
+    for verdict, (singular, plural) in _COUNTED.items():
+        some = [one for one in found if one.verdict.removesuffix(SMALLER) == verdict]
+        smaller = sum(one.verdict.endswith(SMALLER) for one in some)
         if some:
             of_these = f" ({'all' if smaller == len(some) else smaller}{_SMALLER_BUDGETS})" if smaller else ""
-            words.append(f"{len(some)} {one if len(some) == 1 else many}{of_these}")
+            words.append(f"{len(some)} {singular if len(some) == 1 else plural}{of_these}")
     return ", ".join(words)
 
 

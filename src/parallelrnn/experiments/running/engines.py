@@ -80,7 +80,6 @@ def stopped_by_signals() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread hears signals
         return
-    STOP.clear()
     handlers = {number: signal.signal(number, stop) for number in _HEEDED}
     try:
         yield
@@ -125,7 +124,6 @@ def processes(jobs: Sequence[Job], settings: Settings) -> Iterator[Event]:
     waiting = list(jobs)
     busy: dict[Connection, tuple[Any, Job]] = {}
     idle: list[tuple[Connection, Any]] = []
-    asked_to_stop: set[Connection] = set()
     with stopped_by_signals(), ExitStack() as stack:
         stack.callback(lambda: _dismiss([*idle, *((one, process) for one, (process, _) in busy.items())]))
         while waiting or busy:
@@ -153,9 +151,9 @@ def processes(jobs: Sequence[Job], settings: Settings) -> Iterator[Event]:
                         idle.append((connection, process))
                 if event.kind != "moved":
                     del busy[connection]
-                elif STOP.is_set() and connection not in asked_to_stop:
-                    # Ctrl-C reaches workers too; who signals this process alone, as kill does, means them as well.
-                    asked_to_stop.add(connection)
+                elif (
+                    STOP.is_set()
+                ):  # Ctrl-C reaches workers too; who signals this process alone, as kill does, means them
                     with suppress(BrokenPipeError):
                         connection.send(None)
                 yield event

@@ -74,13 +74,7 @@ def _compared(twins: Twins, better: bool, largest: float) -> Told:
         return Told(f"{ours}; hardly above the largest class, {largest:.1%}", None, runs)
     if better:
         return Told(ours, gain.shows(1), runs)
-    known = gain.is_known and gain.margin is not None
-    return Told(ours, _not_behind(gain.mean, gain.margin or 0.0) if known else None, runs)
-
-
-def _not_behind(gain: float, margin: float) -> bool | None:
-    """Whether a difference is above minus a point, with all of its interval; None if only part of it is."""
-    return True if gain - margin > -_POINT else False if gain + margin < -_POINT else None
+    return Told(ours, gain.lies_above(-_POINT), runs)
 
 
 def _error(accuracy: float, tested: int | None) -> float:
