@@ -80,8 +80,9 @@ def test_nothing_is_told_by_data_that_cannot_be_learned() -> None:
     assert found("tradeoff", "drop", ended(tradeoff(errors, variance=10.0), 0.02)).verdict == UNKNOWN
     assert found("tradeoff", "drop", ended(tradeoff(errors, variance=10.0, train=400))).verdict == UNKNOWN
     for claim in ("drop", "level"):
-        told = found("tradeoff", claim, ended(tradeoff(errors, variance=10.0, max_epochs=10)))
+        told = found("tradeoff", claim, ended(tradeoff(errors, variance=10.0, max_epochs=10), 0.005))
         assert told.verdict == UNTOLD
+        assert ("validation errors change by -0.50% to -0.50% an epoch at the end" in told.ours) == (claim == "level")
         assert "the variance of the targets 10" in told.ours
         assert found("tradeoff", claim, tradeoff(errors, variance=10.5)).verdict != UNTOLD
     calm = ended(tradeoff(errors, variance=10.0, recurrent_scale=0.0884))  # was only trained too little

@@ -74,6 +74,9 @@ def _level(by_size: Mapping[int, Runs]) -> Told:
     apart = [str(size) for size, one in there.items() if one.is_apart(len(sizes))]
     ours = f"{len(there)} of {len(sizes)} sizes; the largest difference to 128 is {there[largest]}, of {largest}"
     ours += f"; significant, jointly: {', '.join(apart) or 'none'}"
+    falls = [fall(line["curve"]) for size in (*there, 128) for line in by_size[size].lines if line["curve"]]
+    if falls:
+        ours += f"; validation errors change by {-min(falls):+.2%} to {-max(falls):+.2%} an epoch at the end"
     same = _SAME * mean(by_size[128].values("mse"))
     margins = [one.margin_among(len(sizes)) if one.is_known else None for one in there.values()]
     near = [

@@ -70,8 +70,10 @@ def _loss(twins: Sequence[Twins], whole: bool) -> Told:
     low, high = found.mean - found.margin, found.mean + found.margin
     middle = math.expm1(statistics.median(logarithms))
     ours += f" ({math.expm1(low):+.1%} to {math.expm1(high):+.1%}), {middle:+.1%} on the median; "
-    extremes = [pick(twins, key=_ratio) for pick in (min, max)]
-    ours += " and ".join(f"{_ratio(one) - 1:+.0%} on {_place(one)}" for one in extremes)
+    lowest, highest = (pick(twins, key=_ratio) for pick in (min, max))
+    rest = math.expm1(mean([math.log(_ratio(one)) for one in twins if one is not lowest]))
+    ours += f"{_ratio(lowest) - 1:+.0%} on {_place(lowest)}, without which the geometric mean is {rest:+.1%}, and "
+    ours += f"{_ratio(highest) - 1:+.0%} on {_place(highest)}"
     holds = False if low > 0 else True if high < math.log(_LOSS) else None
     return Told(ours, holds if whole else None, _of(twins))
 
