@@ -186,7 +186,7 @@ class Training:
         if file is None or not file.exists():
             return
         words, tensors = _read(file)
-        if words.get("of") and words["of"] != self._of:  # trainings were begun before data had sums
+        if words.get("of") != self._of:
             raise ExperimentError(f"{file} is of a training on other data; remove it to start anew")
         try:
             self._best = unpack(tensors, self.network, self._optimizer)

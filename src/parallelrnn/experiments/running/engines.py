@@ -151,9 +151,8 @@ def processes(jobs: Sequence[Job], settings: Settings) -> Iterator[Event]:
                         idle.append((connection, process))
                 if event.kind != "moved":
                     del busy[connection]
-                elif (
-                    STOP.is_set()
-                ):  # Ctrl-C reaches workers too; who signals this process alone, as kill does, means them
+                elif STOP.is_set():
+                    # Ctrl-C reaches workers too; who signals this process alone, as kill does, means them as well.
                     with suppress(BrokenPipeError):
                         connection.send(None)
                 yield event

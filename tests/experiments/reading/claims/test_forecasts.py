@@ -105,10 +105,8 @@ def test_forecasts_are_compared_on_common_seeds_and_all_budgets_are_told() -> No
 def test_gains() -> None:
     lower = {"GRU": [1.0, 1.1, 1.2], "ParaGRU": [0.9, 1.0, 1.1], "RNN": [1.0, 1.1, 1.2], "ParaRNN": [1.0, 1.11, 1.19]}
     told = found("forecasting", "gain", forecasts(lower))
-    words = (
-        "of 32 comparisons that have 3 replicates or more, MSE is significantly lower in 16 and higher in 0, each by "
-    )
-    words += "itself"
+    words = "of 32 comparisons that have 3 replicates or more, MSE is significantly lower in 16 and higher in 0, each "
+    words += "by itself"
     assert (told.verdict, told.ours) == (HOLDS, f"{words}; jointly lower in 16")
     same = lower | {"ParaGRU": lower["ParaRNN"]}
     assert found("forecasting", "gain", forecasts(same)).verdict == UNKNOWN

@@ -28,23 +28,19 @@ def adding(name: str, picked: Picked) -> Iterator[Finding]:
     said = paper.CLAIMS[name]
     for length, vanilla in itertools.product((100, 500), ("LSTM", "GRU")):
         twins = find_twins(picked, vanilla, length=length)
+        # Of twins that cannot be compared the same is told, whatever the question.
         alone = unpaired(picked, vanilla, length=length)
         about = f"length {length}: {vanilla}, {twin(vanilla)}"
-        rule = (
-            f"the 95 % interval of the difference of last test MSEs lies within ±{SOLVED} (to guess gives 0.167); it "
-        )
-        rule += "does not if it lies outside; nothing is said where no run of either ends below that"
+        rule = f"the 95 % interval of the difference of last test MSEs lies within ±{SOLVED} (to guess gives 0.167); "
+        rule += "it does not if it lies outside; nothing is said where no run of either ends below that"
         yield (_ends(twins) if twins else alone).of(said["end"], about, DRAWN, rule)
         if (length, vanilla) == (500, "LSTM"):
             rule = "some of LSTM and none of ParaLSTM end above 0.01; ten replicates to say that LSTM never does"
             yield (_fails(twins) if twins else alone).of(said["fails"], "", "2 of 10 and 0 of 10 fail", rule)
-        fewer = vanilla == "LSTM"
-        way, other = ("fewer", "more") if fewer else ("more", "fewer")
+        way, other, sign = ("fewer", "more", -1) if vanilla == "LSTM" else ("more", "fewer", 1)
         rule = f"iterations to a test MSE below 0.01, paired by seed, are significantly {way}, by more than lie "
         rule += f"between two tests; it does not if they are as clearly {other}"
-        yield (_iterations(twins, -1 if fewer else 1) if twins else alone).of(
-            said[way], f"length {length}", DRAWN, rule
-        )
+        yield (_iterations(twins, sign) if twins else alone).of(said[way], f"length {length}", DRAWN, rule)
         rule = "these iterations times a processor's seconds per iteration, paired by seed, are significantly less; it "
         rule += "does not if they are significantly more"
         yield (_time(twins) if twins else alone).of(said["time"], about, "not given", rule)

@@ -39,10 +39,8 @@ def tradeoff(name: str, picked: Picked) -> Iterator[Finding]:
         more = "" if variance == 1 else ", more noise"
         sds = paper.TRADEOFF_SD[variance]
         rest = max(sds[size] for size in BLOCK_SIZES[1:])
-        rule = (
-            f"the MSE at block_size 2 is significantly lower than at 1, by {_DROP:.0%} of that or more; it does not if "
-        )
-        rule += f"the 95 % interval excludes that{_UNLEARNED}"
+        rule = f"the MSE at block_size 2 is significantly lower than at 1, by {_DROP:.0%} of that or more; it does not "
+        rule += f"if the 95 % interval excludes that{_UNLEARNED}"
         drawn = DRAWN if scale == 1 else NOT_OF_PAPER
         yield _if_learned(_drop(by_size), by_size, scale).of(said[f"drop{more}"], about, drawn, rule)
         rule = f"the 95 % intervals of all differences to 128, jointly (Bonferroni), lie within {_SAME:.0%} of the MSE "
@@ -131,10 +129,8 @@ def _measured(one: Runs) -> bool:
 def speed(name: str, picked: Picked) -> Iterator[Finding]:
     """How times grow with block sizes."""
     runs = picked.get()
-    rule = (
-        f"in every run the median time of 128 is above that of 1 by more than {_STRAIGHT:.0%}, and a straight line is "
-    )
-    rule += f"within {_STRAIGHT:.0%} of all times, on a machine at rest; it does not if that is so in none"
+    rule = f"in every run the median time of 128 is above that of 1 by more than {_STRAIGHT:.0%}, and a straight line "
+    rule += f"is within {_STRAIGHT:.0%} of all times, on a machine at rest; it does not if that is so in none"
     told = Told() if runs is None else _line(runs)
     yield told.of(paper.CLAIMS[name]["linear"], "on a CPU; the paper says it of a V100", DRAWN, rule)
 
