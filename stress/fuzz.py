@@ -134,8 +134,8 @@ def run(seconds: int, parent: Path, name: str) -> dict[str, Any]:
 
 def conditions(seconds: int, at_once: int) -> dict[str, Any]:
     """Under which the numbers were taken."""
-    from parallelrnn.bench.conditions import processor, versions
-    from parallelrnn.experiments.running.provenance import COMMIT
+    from parallelrnn.lab.benchmarks.kernels.conditions import processor, versions
+    from parallelrnn.lab.running.provenance import COMMIT
 
     return {
         "commit": COMMIT,

@@ -38,10 +38,10 @@ from typing import Any
 import torch
 from victims import VICTIMS, LostError, Victim
 
-from parallelrnn.estimators.checkpoint import FILE as CHECKPOINT
-from parallelrnn.estimators.model_files import MANIFEST
-from parallelrnn.experiments.running.provenance import COMMIT, machine
-from parallelrnn.files import write_text
+from parallelrnn.io import write_text
+from parallelrnn.lab.running.provenance import COMMIT, machine
+from parallelrnn.training.checkpoint import FILE as CHECKPOINT
+from parallelrnn.training.model_files import MANIFEST
 
 IN_A_ROW = 10  # kills at most before something may come to its end
 PATIENCE = 600  # seconds that something may take

@@ -25,9 +25,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from parallelrnn.experiments.running.provenance import COMMIT, machine
-from parallelrnn.files import write_text
+from parallelrnn.io import write_text
 from parallelrnn.kernels.library import BUILT
+from parallelrnn.lab.running.provenance import COMMIT, machine
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent

@@ -26,9 +26,9 @@ from typing import Any
 import torch
 
 from parallelrnn import Forecaster, ParaGRU, ParaGRUCell, ParaLSTMCell, ParaRNNCell
-from parallelrnn.bench.cases import CASES
-from parallelrnn.experiments.running.provenance import COMMIT, machine
-from parallelrnn.files import write_text
+from parallelrnn.io import write_text
+from parallelrnn.lab.benchmarks.kernels.cases import CASES
+from parallelrnn.lab.running.provenance import COMMIT, machine
 
 RESULTS = Path(__file__).parent / "results" / "soak.json"
 SAMPLES = 60

@@ -18,10 +18,10 @@ import pandas as pd
 
 from parallelrnn import Forecaster, SequenceRegressor
 from parallelrnn.cli.app import app
-from parallelrnn.estimators.checkpoint import FILE as CHECKPOINT
-from parallelrnn.estimators.model_files import MANIFEST
-from parallelrnn.estimators.sealed_tensors import read_sealed
-from parallelrnn.experiments.running.store import Store
+from parallelrnn.lab.running.store import Store
+from parallelrnn.training.checkpoint import FILE as CHECKPOINT
+from parallelrnn.training.model_files import MANIFEST
+from parallelrnn.training.sealed_tensors import read_sealed
 
 ADDING = ["reproduce", "adding", "--models", "ParaGRU", "--only", "length=100", "--threads", "1"]
 TINY = {"hidden_size": 4, "length": 10, "iterations": 300, "decay_every": 100, "epoch_steps": 50, "test": 20}

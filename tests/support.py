@@ -1,9 +1,12 @@
-"""What several test files need: the layers with their twins, and the dense layer that a layer of blocks amounts to."""
+"""What several test files need: the layers with their twins, and how to look at an error."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -11,6 +14,17 @@ from parallelrnn import ParaGRU, ParaGRUCell, ParaLSTM, ParaLSTMCell, ParaRNN, P
 
 TWINS: dict[type[nn.Module], type[nn.Module]] = {ParaRNN: nn.RNN, ParaLSTM: nn.LSTM, ParaGRU: nn.GRU}
 CELLS: dict[type[nn.Module], type[nn.Module]] = {ParaRNN: ParaRNNCell, ParaLSTM: ParaLSTMCell, ParaGRU: ParaGRUCell}
+
+
+@contextmanager
+def raises(kind: type[Exception], *facts: Any, **fields: Any) -> Iterator[pytest.ExceptionInfo[Any]]:
+    """Expect an error with these fields, whose message has these facts in it: names and numbers, not prose."""
+    with pytest.raises(kind) as caught:
+        yield caught
+    for name, value in fields.items():
+        assert getattr(caught.value, name) == value, f"{name} is {getattr(caught.value, name)!r}"
+    for fact in facts:
+        assert str(fact) in str(caught.value)
 
 
 def random_state(layer: Any, batch: int) -> Any:

@@ -11,19 +11,19 @@ import parallelrnn
 
 SOURCE = Path(parallelrnn.__file__).parent
 # A package may import itself and those before it, and the two modules at the top.
-MODULES = ["arguments", "files"]
+MODULES = ["errors", "io"]
 ORDER = [
     *MODULES,
-    "datasets",
     "kernels",
     "nn",
     "interpret",
     "classical",
     "theory",
-    "estimators",
+    "training",
+    "forecast",
+    "sequence",
     "integrations",
-    "bench",
-    "experiments",
+    "lab",
     "cli",
 ]
 
@@ -48,17 +48,6 @@ def test_dependencies_point_one_way() -> None:
         assert imports(path) <= set(allowed), f"{path} imports {imports(path) - set(allowed)}"
         seen.add(package)
     assert seen == set(ORDER) - set(MODULES)
-
-
-def test_experiments_know_neither_who_runs_nor_who_reads_them() -> None:
-    folder = SOURCE / "experiments"
-    for path in folder.glob("**/*.py"):
-        text = path.read_text()
-        inside = path.relative_to(folder).parts[0]
-        if inside != "reading":
-            assert "experiments.reading" not in text, f"{path} imports what reads results"
-        if inside.endswith(".py"):
-            assert "experiments.running" not in text, f"{path} imports what runs experiments"
 
 
 def test_importing_needs_torch_and_numpy_alone() -> None:

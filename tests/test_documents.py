@@ -15,9 +15,9 @@ import pytest
 import torch
 
 import parallelrnn
-from parallelrnn.experiments.reading.document import document, renew_claims
-from parallelrnn.experiments.registry import EXPERIMENTS
-from parallelrnn.experiments.running.store import Store
+from parallelrnn.lab.document import document, renew_claims
+from parallelrnn.lab.experiments.registry import EXPERIMENTS
+from parallelrnn.lab.running.store import Store
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -66,7 +66,7 @@ def test_nothing_is_left_to_be_filled_in(path: Path) -> None:
 def test_the_tables_of_recovered_waves_are_those_of_the_results(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     recovery = importlib.import_module("recovery")
-    printed = recovery.tables(recovery.load(ROOT / "benchmarks" / "results" / "recovery.jsonl")[1])
+    printed = recovery.tables(recovery.load(ROOT / "results" / "benchmarks" / "recovery.jsonl")[1])
     section = (ROOT / "docs" / "reading-a-model.md").read_text().split("## Is it true?")[1]
     shown = [line for line in section.splitlines() if line.startswith("|")]
     assert len(shown) == 4 * 10
@@ -76,7 +76,7 @@ def test_the_tables_of_recovered_waves_are_those_of_the_results(monkeypatch: pyt
 def test_the_tables_of_errors_are_those_of_the_results(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     accuracy = importlib.import_module("accuracy")
-    printed = accuracy.tables(*accuracy.load(ROOT / "benchmarks" / "results" / "accuracy.jsonl"))
+    printed = accuracy.tables(*accuracy.load(ROOT / "results" / "benchmarks" / "accuracy.jsonl"))
     section = (ROOT / "docs" / "forecasting.md").read_text().split("## How accurate is it?")[1].split("\n## ")[0]
     shown = [line for line in section.splitlines() if line.startswith(("|", "- "))]
     assert len(shown) == 2 * (2 + 32) + 8
@@ -95,7 +95,7 @@ def test_the_tables_of_errors_are_those_of_the_results(monkeypatch: pytest.Monke
 
 def test_the_tables_of_estimators_are_those_of_the_results(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    results = ROOT / "benchmarks" / "results"
+    results = ROOT / "results" / "benchmarks"
     classification, end_to_end = (importlib.import_module(name) for name in ("classification", "end_to_end"))
     classified = classification.table(*classification.load(results / "classification.jsonl"))
     printed = classified + "\n" + end_to_end.tables(json.loads((results / "plug_in.json").read_text()))
@@ -108,7 +108,7 @@ def test_the_tables_of_estimators_are_those_of_the_results(monkeypatch: pytest.M
 def test_the_table_of_times_is_that_of_the_results(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     end_to_end = importlib.import_module("end_to_end")
-    printed = end_to_end.tables(json.loads((ROOT / "benchmarks" / "results" / "end_to_end.json").read_text()))
+    printed = end_to_end.tables(json.loads((ROOT / "results" / "benchmarks" / "end_to_end.json").read_text()))
     section = (ROOT / "docs" / "forecasting.md").read_text().split("## How fast is it?")[1]
     shown = [line for line in section.splitlines() if line.startswith("|")]
     assert len(shown) == 2 * (9 + 6)
@@ -118,7 +118,7 @@ def test_the_table_of_times_is_that_of_the_results(monkeypatch: pytest.MonkeyPat
 def test_the_table_of_attention_is_that_of_the_results(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     transformer = importlib.import_module("transformer")
-    printed = transformer.table(json.loads((ROOT / "benchmarks" / "results" / "transformer.json").read_text()))
+    printed = transformer.table(json.loads((ROOT / "results" / "benchmarks" / "transformer.json").read_text()))
     section = (ROOT / "docs" / "performance.md").read_text().split("## Attention of narrow heads")[1]
     assert [line for line in section.splitlines() if line.startswith("|")] == printed.splitlines()
 
@@ -126,7 +126,7 @@ def test_the_table_of_attention_is_that_of_the_results(monkeypatch: pytest.Monke
 def test_the_table_of_risks_is_that_of_the_results(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     regression = importlib.import_module("regression")
-    printed = regression.table(regression.load(ROOT / "benchmarks" / "results" / "regression.jsonl")[1])
+    printed = regression.table(regression.load(ROOT / "results" / "benchmarks" / "regression.jsonl")[1])
     section = (ROOT / "docs" / "mathematics.md").read_text().split("## Does the rate show?")[1].split("\n## ")[0]
     assert [line for line in section.splitlines() if line.startswith("|")] == printed.splitlines()
 

@@ -47,7 +47,7 @@ MODULES = [
     "parallelrnn.nn.initialize",
     "parallelrnn.interpret.plots",
     *(f"parallelrnn.theory.{name}" for name in THEORY),
-    "parallelrnn.experiments.experiment",
+    "parallelrnn.lab.experiments.experiment",
 ]
 HELPERS = {"check_steps"}  # for other modules of the package, and no part of the reference
 

@@ -1,5 +1,7 @@
 """ParaRNN (arXiv 2605.02692): recurrent layers made of small blocks that run side by side and can be read."""
 
+from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from parallelrnn.interpret import (
@@ -26,7 +28,9 @@ from parallelrnn.nn import (
 )
 
 if TYPE_CHECKING:
-    from parallelrnn.estimators import Forecaster, SequenceClassifier, SequenceRegressor
+    from parallelrnn.forecast.api import Forecaster
+    from parallelrnn.sequence.classifier import SequenceClassifier
+    from parallelrnn.sequence.regressor import SequenceRegressor
 
     __version__: str
 
@@ -55,14 +59,27 @@ __all__ = [
 ]
 
 
+# Estimators need more than torch and numpy: where each lives, what it imports, and the extra that installs that.
+_SEQUENCE_NEEDS = ("lightning_fabric", "rich", "safetensors", "sklearn")
+_ESTIMATORS = {
+    "Forecaster": ("forecast.api", ("lightning_fabric", "narwhals", "pandas", "rich", "safetensors"), "forecast"),
+    "SequenceClassifier": ("sequence.classifier", _SEQUENCE_NEEDS, "sequences"),
+    "SequenceRegressor": ("sequence.regressor", _SEQUENCE_NEEDS, "sequences"),
+}
+
+
 def __getattr__(name: str) -> Any:
-    """Estimators need more than torch and numpy, so they are imported when they are asked for; so is the version."""
+    """Import an estimator, or read the version, on first use; name the extra where a package is missing."""
     if name == "__version__":
         from importlib.metadata import version
 
         return version("parallelrnn")
-    if name in ("Forecaster", "SequenceClassifier", "SequenceRegressor"):
-        from parallelrnn import estimators
-
-        return getattr(estimators, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _ESTIMATORS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, needed, extra = _ESTIMATORS[name]
+    missing = next((package for package in needed if find_spec(package) is None), None)
+    if missing is not None:
+        raise ModuleNotFoundError(
+            f"{name} needs {missing}, which is not installed: pip install 'parallelrnn[{extra}]'", name=missing
+        )
+    return getattr(import_module(f"parallelrnn.{module}"), name)

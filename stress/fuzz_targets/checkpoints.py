@@ -13,12 +13,13 @@ from torch import nn
 from fuzz_targets import grammar
 from fuzz_targets.target import Target
 from fuzz_targets.tensors import NOT_BUILT, Numbers
-from parallelrnn.estimators.checkpoint import FILE, Checkpoint, CheckpointError
-from parallelrnn.estimators.sealed_tensors import read_sealed, write_sealed
-from parallelrnn.estimators.training import Progress
-from parallelrnn.experiments.experiment import ExperimentError, Workspace
-from parallelrnn.experiments.tasks import Part, Regression
-from parallelrnn.experiments.training import Schedule, Training
+from parallelrnn.errors import CheckpointError
+from parallelrnn.lab.experiments.experiment import ExperimentError, Workspace
+from parallelrnn.lab.experiments.tasks import Part, Regression
+from parallelrnn.lab.experiments.training import Schedule, Training
+from parallelrnn.training.checkpoint import FILE, Checkpoint
+from parallelrnn.training.sealed_tensors import read_sealed, write_sealed
+from parallelrnn.training.trainer import Progress
 
 _OF = "a training"
 _numbers = Numbers()

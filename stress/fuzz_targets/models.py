@@ -16,8 +16,9 @@ from safetensors.torch import load_file, save
 from fuzz_targets import grammar
 from fuzz_targets.target import Target
 from fuzz_targets.tensors import NOT_BUILT, Numbers
-from parallelrnn.estimators import Forecaster, SequenceClassifier, SequenceRegressor
-from parallelrnn.estimators.model_files import MANIFEST, ModelFileError
+from parallelrnn import Forecaster, SequenceClassifier, SequenceRegressor
+from parallelrnn.errors import ModelFileError
+from parallelrnn.training.model_files import MANIFEST
 
 _KINDS = (SequenceClassifier, SequenceClassifier, SequenceRegressor)
 _X = np.random.default_rng(0).normal(size=(12, 6, 2))

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from fuzz_targets import grammar
 from fuzz_targets.target import Target
-from parallelrnn.experiments.reading.document import document
-from parallelrnn.experiments.registry import EXPERIMENTS
-from parallelrnn.experiments.running.store import Store
-from parallelrnn.files import sum_of
+from parallelrnn.io import sum_of
+from parallelrnn.lab.document import document
+from parallelrnn.lab.experiments.registry import EXPERIMENTS
+from parallelrnn.lab.running.store import Store
 
 _RESULTS = Path(__file__).parents[2] / "results"
 _SEEDS = 2  # lines of each experiment

@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 
 from fuzz_targets.target import Target
+from parallelrnn import Forecaster
 from parallelrnn.cli.dates import read_dates
 from parallelrnn.cli.tables import read_table, understand
-from parallelrnn.estimators import Forecaster
 
 _KINDS = (".csv", ".tsv", ".csv.gz")
 

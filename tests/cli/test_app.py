@@ -11,12 +11,12 @@ import torch
 from typer.testing import CliRunner
 
 from parallelrnn import cli
-from parallelrnn.bench import gate
-from parallelrnn.bench import run as bench_run
 from parallelrnn.cli import doctor
 from parallelrnn.cli.app import _command, app
 from parallelrnn.kernels import cpu, dispatch, library
-from tests.bench.tiny import made_up, make_tiny
+from parallelrnn.lab.benchmarks.kernels import gate
+from parallelrnn.lab.benchmarks.kernels import run as bench_run
+from tests.lab.benchmarks.kernels.tiny import made_up, make_tiny
 
 RUNNER = CliRunner(env={"COLUMNS": "80"})
 NOT_BUILT = library.load(Path("/nowhere/recurrence.so"))

@@ -9,7 +9,7 @@ import pytest
 
 from parallelrnn.cli.dates import read_dates
 from parallelrnn.cli.tables import read_table, understand
-from parallelrnn.estimators.forecasting.panel import TableError
+from parallelrnn.errors import TableError
 
 DAYS = pd.date_range("2013-01-01 06:00", periods=90, freq="12h")
 

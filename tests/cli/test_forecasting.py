@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 from parallelrnn import Forecaster
 from parallelrnn.cli import demo, forecasting
 from parallelrnn.cli.app import app
-from parallelrnn.estimators.training import Trainer
-from tests.estimators.samples import hourly, quick
+from parallelrnn.training.trainer import Trainer
+from tests.training.samples import hourly, quick
 
 
 @pytest.fixture(autouse=True)

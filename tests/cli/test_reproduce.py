@@ -9,8 +9,8 @@ from typer.testing import CliRunner, Result
 
 from parallelrnn.cli import reproduce as commands
 from parallelrnn.cli.app import app
-from parallelrnn.experiments.registry import EXPERIMENTS
-from parallelrnn.experiments.running.store import Store
+from parallelrnn.lab.experiments.registry import EXPERIMENTS
+from parallelrnn.lab.running.store import Store
 
 TINY = ["hidden_size=4", "length=8", "iterations=10", "decay_every=5", "epoch_steps=5", "test=10"]
 

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import torch
 
-from parallelrnn.estimators.sealed_tensors import read_sealed, write_sealed
-from parallelrnn.experiments.adding import AddingConfig
-from parallelrnn.experiments.experiment import Job
-from parallelrnn.experiments.running.store import Store
-from parallelrnn.files import sentence
+from parallelrnn.io import sentence
+from parallelrnn.lab.experiments.adding import AddingConfig
+from parallelrnn.lab.experiments.experiment import Job
+from parallelrnn.lab.running.store import Store
+from parallelrnn.training.sealed_tensors import read_sealed, write_sealed
 from tests.faults.small_models import load, names, save
 
 ROOM = 512 << 10  # bytes

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from parallelrnn.estimators.model_files import ModelFormat
+from parallelrnn.training.model_files import ModelFormat
 
 FORMAT = ModelFormat("small model", 1)
 

@@ -14,15 +14,16 @@ from typer.testing import CliRunner
 
 from parallelrnn import SequenceRegressor
 from parallelrnn.cli.app import app
-from parallelrnn.estimators.checkpoint import FILE, CheckpointError
-from parallelrnn.estimators.model_files import MANIFEST, ModelFileError
-from parallelrnn.estimators.sealed_tensors import SealError, read_sealed, write_sealed
-from parallelrnn.experiments.adding import AddingConfig
-from parallelrnn.experiments.experiment import ExperimentError, Job, Workspace
-from parallelrnn.experiments.running.store import Store
-from parallelrnn.experiments.training import progress_of
-from tests.estimators.samples import hourly
+from parallelrnn.errors import CheckpointError, ModelFileError
+from parallelrnn.lab.experiments.adding import AddingConfig
+from parallelrnn.lab.experiments.experiment import ExperimentError, Job, Workspace
+from parallelrnn.lab.experiments.training import progress_of
+from parallelrnn.lab.running.store import Store
+from parallelrnn.training.checkpoint import FILE
+from parallelrnn.training.model_files import MANIFEST
+from parallelrnn.training.sealed_tensors import SealError, read_sealed, write_sealed
 from tests.faults.small_models import load, save
+from tests.training.samples import hourly
 
 WORDS = {"of": 'a "quoted" word', "progress": "[1, 2]", "empty": ""}
 TENSORS = {"weights": torch.arange(6.0).view(2, 3), "count": torch.tensor(7)}

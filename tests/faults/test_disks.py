@@ -14,15 +14,15 @@ from typer.testing import CliRunner
 from parallelrnn import Forecaster
 from parallelrnn.cli import forecasting
 from parallelrnn.cli.app import app
-from parallelrnn.estimators.checkpoint import FILE
-from parallelrnn.experiments import adding
-from parallelrnn.experiments.running import provenance
-from parallelrnn.experiments.running.runner import run
-from parallelrnn.experiments.running.store import Store
-from parallelrnn.files import sentence, write_text
-from tests.estimators.samples import hourly, quick
+from parallelrnn.io import sentence, write_text
+from parallelrnn.lab.experiments import adding
+from parallelrnn.lab.running import provenance
+from parallelrnn.lab.running.runner import run
+from parallelrnn.lab.running.store import Store
+from parallelrnn.training.checkpoint import FILE
 from tests.faults.limits import no_file_longer_than
 from tests.faults.small_models import load, names, save
+from tests.training.samples import hourly, quick
 
 ROOT = Path(__file__).parents[2]
 UNSHARE = ["unshare", "--map-root-user", "--mount"]
@@ -100,7 +100,7 @@ def test_where_nothing_can_be_written_is_said_before_training(tmp_path: Path, mo
     hourly(ids=("a",)).to_csv(data, index=False)
     made = quick(12)
     monkeypatch.setattr(forecasting, "Forecaster", lambda horizon, lookback, **options: made)
-    monkeypatch.setattr("parallelrnn.estimators.training.Trainer._epoch", lambda trainer: pytest.fail("it trained"))
+    monkeypatch.setattr("parallelrnn.training.trainer.Trainer._epoch", lambda trainer: pytest.fail("it trained"))
     result = CliRunner().invoke(app, ["fit", str(data), "--horizon", "12", "--out", str(data / "model"), "--resume"])
     assert result.exit_code == 3, result.output
     assert "series.csv/model: not a directory; give another path" in "".join(result.output.split("\n"))

@@ -17,16 +17,16 @@ from typer.testing import CliRunner
 from parallelrnn import Forecaster
 from parallelrnn.cli import forecasting
 from parallelrnn.cli.app import app
-from parallelrnn.estimators.model_files import ModelFormat
-from parallelrnn.estimators.out_of_memory import is_out_of_memory
-from parallelrnn.experiments import adding
-from parallelrnn.experiments.experiment import Job
-from parallelrnn.experiments.running.engines import Event, Settings, _next_of, processes
-from parallelrnn.experiments.running.runner import run
-from parallelrnn.experiments.running.store import Store
-from tests.estimators.samples import hourly, quick
+from parallelrnn.errors import is_out_of_memory
+from parallelrnn.lab.experiments import adding
+from parallelrnn.lab.experiments.experiment import Job
+from parallelrnn.lab.running.engines import Event, Settings, _next_of, processes
+from parallelrnn.lab.running.runner import run
+from parallelrnn.lab.running.store import Store
+from parallelrnn.training.model_files import ModelFormat
 from tests.faults.limits import no_more_memory_than
 from tests.faults.small_models import save
+from tests.training.samples import hourly, quick
 
 MUCH = 10**15  # more bytes than any machine has
 TINY = {"length": "10", "iterations": "20", "decay_every": "10", "epoch_steps": "5", "test": "20"}

@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from parallelrnn.datasets import sources
-from parallelrnn.datasets.cifar10 import _RECORD, _records
-from parallelrnn.datasets.mnist import read_idx
-from parallelrnn.datasets.sources import DatasetError
-from parallelrnn.datasets.tables import read_table
+from parallelrnn.lab.datasets import sources
+from parallelrnn.lab.datasets.cifar10 import _RECORD, _records
+from parallelrnn.lab.datasets.mnist import read_idx
+from parallelrnn.lab.datasets.sources import DatasetError
+from parallelrnn.lab.datasets.tables import read_table
 
 HEAD = b"\0\0\x08"
 

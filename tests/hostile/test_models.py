@@ -17,7 +17,8 @@ import torch
 from safetensors.torch import load_file, save
 
 from parallelrnn import Forecaster, SequenceClassifier
-from parallelrnn.estimators.model_files import MANIFEST, ModelFileError
+from parallelrnn.errors import ModelFileError
+from parallelrnn.training.model_files import MANIFEST
 
 HUGE = 10**9
 Words = dict[str, Any]

@@ -11,12 +11,12 @@ import torch
 from matplotlib.figure import Figure
 
 from parallelrnn import Forecaster, ParaRNN, report
-from parallelrnn.experiments.reading.document import document
-from parallelrnn.experiments.running.store import Store
 from parallelrnn.interpret.text import printable
+from parallelrnn.lab.document import document
+from parallelrnn.lab.running.store import Store
 from tests.browser import complaints, open_page, requests
-from tests.experiments.reading.lines import line
 from tests.hostile.names import NAMES, OBEYED
+from tests.lab.lines import line
 
 SPY = "window.alerts = []; window.alert = (words) => window.alerts.push(words)"
 

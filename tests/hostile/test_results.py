@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from parallelrnn.experiments.experiment import ExperimentError
-from parallelrnn.experiments.reading.document import document
-from parallelrnn.experiments.running.store import Store
-from tests.experiments.reading.lines import line
+from parallelrnn.lab.document import document
+from parallelrnn.lab.experiments.experiment import ExperimentError
+from parallelrnn.lab.running.store import Store
+from tests.lab.lines import line
 
 METRICS = {"2 total median": 1.0, "torch.nn.RNN total median": 2.0}
 

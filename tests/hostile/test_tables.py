@@ -11,8 +11,7 @@ import pytest
 
 from parallelrnn import Forecaster
 from parallelrnn.cli.tables import read_table
-from parallelrnn.estimators.forecasting.grid import TimeError
-from parallelrnn.estimators.forecasting.panel import TableError
+from parallelrnn.errors import TableError, TimestampError
 
 CSV = b"ds,y\n2024-01-01,1\n2024-01-02,2\n"
 PACKED = gzip.compress(CSV, mtime=0)
@@ -68,6 +67,8 @@ def test_what_parquet_says_of_its_columns_may_be_nonsense(tmp_path: Path, words:
 
 def test_a_year_that_is_far_off_is_refused_without_counting_to_it() -> None:
     table = pd.DataFrame({"ds": ["2020-01-01", "2020-01-02", "2020-01-03", "9020-01-03"], "y": 1.0})
-    with pytest.raises(TimeError, match=r"reach from 2020-01-01 .* to 9020-01-03 .* correct those that are far off"):
+    with pytest.raises(
+        TimestampError, match=r"reach from 2020-01-01 .* to 9020-01-03 .* correct those that are far off"
+    ):
         Forecaster(2).read(table, "B")
     assert len(Forecaster(2).read(table.head(3), "B").series[0]) == 3

@@ -15,8 +15,7 @@ from neuralforecast.auto import BaseAuto
 from neuralforecast.common import _model_checks
 from neuralforecast.common._base_auto import RayOptions
 
-from parallelrnn.arguments import OptionError
-from parallelrnn.estimators.model_files import ModelFileError
+from parallelrnn.errors import ArgumentError, ModelFileError
 from parallelrnn.integrations.neuralforecast import ParaGRU, ParaLSTM, ParaModel, ParaRNN
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # neuralforecast, Lightning and their use of pandas warn of much
@@ -212,7 +211,7 @@ def test_models_explain_themselves() -> None:
 
 def test_wrong_options_are_refused(tmp_path: Path) -> None:
     for wrong, words in (({"decoder": "wave"}, "decoder should be one of 'waves'"), ({"segment": 0}, "at least 1")):
-        with pytest.raises(OptionError, match=words):
+        with pytest.raises(ArgumentError, match=words):
             ParaGRU(3, 12, **wrong, **SMALL)
     assert ParaGRU(3, 12, **{**SMALL, "hidden_size": np.int64(8)}).network.made_of.hidden_size == 8
     with pytest.raises(ValueError, match="expected a directory of this machine, got memory://model"):

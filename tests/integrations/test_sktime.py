@@ -19,7 +19,7 @@ from sktime.transformations.series.detrend import Detrender
 from sktime.utils.estimator_checks import check_estimator
 
 from parallelrnn import Forecaster
-from parallelrnn.estimators.forecasting.options import Options
+from parallelrnn.forecast.options import Options
 from parallelrnn.integrations.sktime import ParaForecaster
 
 QUICK: dict[str, Any] = {"lookback": 24, "hidden_size": 8, "max_epochs": 1, "epoch_steps": (4, 8), "prune": False}

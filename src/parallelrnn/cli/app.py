@@ -16,14 +16,14 @@ from rich import box
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from parallelrnn.bench import BenchError, report
-from parallelrnn.bench import cases as known
-from parallelrnn.bench.results import Results
-from parallelrnn.bench.run import Settings, run
 from parallelrnn.cli import demo as demonstration
 from parallelrnn.cli import doctor as diagnosis
 from parallelrnn.cli import forecasting, reproduce
 from parallelrnn.cli.refusals import refusals
+from parallelrnn.lab.benchmarks.kernels import BenchError, report
+from parallelrnn.lab.benchmarks.kernels import cases as known
+from parallelrnn.lab.benchmarks.kernels.results import Results
+from parallelrnn.lab.benchmarks.kernels.run import Settings, run
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 for command in (forecasting.fit, forecasting.forecast, forecasting.explain, forecasting.evaluate):

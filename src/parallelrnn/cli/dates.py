@@ -6,7 +6,7 @@ from itertools import product
 
 import pandas as pd
 
-from parallelrnn.estimators.forecasting.panel import TableError
+from parallelrnn.errors import TableError
 
 _DAYS = ("%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y", "%m/%d/%y", "%d/%m/%y", "%d.%m.%y")
 _MONTHS = ("%b %Y", "%B %Y", "%b-%Y", "%b-%y", "%m/%Y")

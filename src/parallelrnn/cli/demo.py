@@ -9,8 +9,8 @@ import pandas as pd
 import typer
 from rich.console import Console
 
-from parallelrnn.estimators import Forecaster
-from parallelrnn.estimators.forecasting.evaluation import evaluate
+from parallelrnn import Forecaster
+from parallelrnn.forecast.evaluation import evaluate
 
 HORIZON, TEST = 11, 60  # years
 

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from parallelrnn.bench.conditions import versions
 from parallelrnn.kernels import Weights, cpu, dispatch, library, triton
+from parallelrnn.lab.benchmarks.kernels.conditions import versions
 from parallelrnn.nn import ParaGRU, ParaLSTM, ParaRNN
 
 TOLERANCE = 1e-5  # float32 over a few steps, values and gradients of order 1

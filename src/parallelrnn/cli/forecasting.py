@@ -16,15 +16,16 @@ import pandas as pd
 import typer
 from rich.console import Console
 
+from parallelrnn import Forecaster
 from parallelrnn.cli.dates import read_dates
 from parallelrnn.cli.refusals import note, refusals, told_warnings
 from parallelrnn.cli.tables import Layout, read_table, understand, write_table
-from parallelrnn.estimators import Forecaster
-from parallelrnn.estimators.checkpoint import FILE as TRAINING_FILE
-from parallelrnn.estimators.forecasting.evaluation import evaluate as score
-from parallelrnn.estimators.forecasting.tables import as_frame
-from parallelrnn.estimators.model_files import MANIFEST, ModelFileError
+from parallelrnn.errors import ModelFileError
+from parallelrnn.forecast.data import as_frame
+from parallelrnn.forecast.evaluation import evaluate as score
 from parallelrnn.interpret.text import printable
+from parallelrnn.training.checkpoint import FILE as TRAINING_FILE
+from parallelrnn.training.model_files import MANIFEST
 
 Data = Annotated[Path, typer.Argument(help="A CSV or Parquet file of one series or many.", show_default=False)]
 Model = Annotated[Path, typer.Argument(help="A directory that `fit` wrote.", show_default=False)]

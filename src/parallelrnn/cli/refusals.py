@@ -10,13 +10,10 @@ from contextlib import contextmanager
 import typer
 from rich.console import Console
 
-from parallelrnn.arguments import OptionError
-from parallelrnn.bench import BenchError
-from parallelrnn.estimators.model_files import ModelFileError
-from parallelrnn.estimators.out_of_memory import is_out_of_memory
-from parallelrnn.estimators.training import TrainingError
-from parallelrnn.files import sentence
+from parallelrnn.errors import ArgumentError, ModelFileError, TrainingError, is_out_of_memory
 from parallelrnn.interpret.text import printable
+from parallelrnn.io import sentence
+from parallelrnn.lab.benchmarks.kernels import BenchError
 
 # The first that an error is an instance of counts.
 STATUS: dict[type[Exception], int] = {
@@ -24,7 +21,7 @@ STATUS: dict[type[Exception], int] = {
     ModelFileError: 4,
     TrainingError: 5,
     MemoryError: 6,
-    OptionError: 2,  # as of options that are not there
+    ArgumentError: 2,  # as of options that are not there
     ValueError: 3,  # of these four, what was given is to blame
     TypeError: 3,
     OSError: 3,

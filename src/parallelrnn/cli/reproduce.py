@@ -18,14 +18,14 @@ from rich.table import Table
 
 from parallelrnn.cli.doctor import EXTRAS
 from parallelrnn.cli.refusals import refusals
-from parallelrnn.experiments.experiment import Experiment, ExperimentError, Workspace
-from parallelrnn.experiments.reading.picking import pick
-from parallelrnn.experiments.registry import EXPERIMENTS
-from parallelrnn.experiments.running.engines import Event
-from parallelrnn.experiments.running.runner import Grid, run, seconds_of
-from parallelrnn.experiments.running.store import Store
-from parallelrnn.experiments.training import progress_of
-from parallelrnn.files import write_text
+from parallelrnn.io import write_text
+from parallelrnn.lab.experiments.experiment import Experiment, ExperimentError, Workspace
+from parallelrnn.lab.experiments.registry import EXPERIMENTS
+from parallelrnn.lab.experiments.training import progress_of
+from parallelrnn.lab.picking import pick
+from parallelrnn.lab.running.engines import Event
+from parallelrnn.lab.running.runner import Grid, run, seconds_of
+from parallelrnn.lab.running.store import Store
 
 app = typer.Typer(
     no_args_is_help=True, help="Run the experiments of the paper (arXiv 2605.02692), and read their tables."
@@ -235,8 +235,8 @@ def tables(
 
     Example: parallelrnn reproduce tables --out results.md --figures figures
     """
-    from parallelrnn.experiments.reading.document import document, renew_claims
-    from parallelrnn.experiments.reading.figures import draw
+    from parallelrnn.lab.document import document, renew_claims
+    from parallelrnn.lab.figures import draw
 
     with refusals():
         store = Store(results)

@@ -11,8 +11,8 @@ from typing import Any
 import pandas as pd
 
 from parallelrnn.cli.dates import is_iso, is_text, possible_forms
-from parallelrnn.estimators.forecasting.panel import TableError
-from parallelrnn.files import write_bytes
+from parallelrnn.errors import TableError
+from parallelrnn.io import write_bytes
 
 _SEPARATORS = (",", ";", "\t", "|")
 _NOWHERE = "\x00"  # a separator that no line has

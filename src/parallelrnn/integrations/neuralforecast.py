@@ -18,16 +18,16 @@ try:
     from neuralforecast.core import MODEL_FILENAME_DICT
     from neuralforecast.losses.pytorch import MAE
 
-    from parallelrnn.arguments import whole_number
-    from parallelrnn.estimators.arguments import check_blocks, check_one_of
-    from parallelrnn.estimators.forecasting.explanation import Explanation, memory_of
-    from parallelrnn.estimators.forecasting.network import DECODERS, Architecture, Network
-    from parallelrnn.estimators.forecasting.sequences import Batch
-    from parallelrnn.estimators.forecasting.start import default_segment, start_decoder, wave_periods
-    from parallelrnn.estimators.model_files import ModelFileError, ModelFormat
+    from parallelrnn.errors import check_integer
+    from parallelrnn.forecast.explanation import Explanation, memory_of
+    from parallelrnn.forecast.initialization import default_segment, start_decoder, wave_periods
+    from parallelrnn.forecast.model import DECODERS, Architecture, Network
+    from parallelrnn.forecast.windows import Batch
     from parallelrnn.interpret.modes import ForecastModes, forecast_modes
     from parallelrnn.interpret.units import Step
     from parallelrnn.nn import WaveDecoder
+    from parallelrnn.training.arguments import check_blocks, check_choice
+    from parallelrnn.training.model_files import ModelFileError, ModelFormat
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
         f"these models need {error.name}, which is not installed: pip install 'parallelrnn[neuralforecast]'",
@@ -108,8 +108,11 @@ class ParaModel(BaseModel):  # type: ignore[misc]
             scaler_type=scaler_type,
             **others,
         )
-        check_one_of("decoder", decoder, DECODERS)
-        hidden_size, block_size = whole_number("hidden_size", hidden_size, 1), whole_number("block_size", block_size, 1)
+        check_choice("decoder", decoder, DECODERS)
+        hidden_size, block_size = (
+            check_integer("hidden_size", hidden_size, 1),
+            check_integer("block_size", block_size, 1),
+        )
         check_blocks(hidden_size, block_size)
         outputs = self.loss.outputsize_multiplier
         self.network = Network(
@@ -120,13 +123,13 @@ class ParaModel(BaseModel):  # type: ignore[misc]
                 decoder=decoder,
                 block_size=block_size,
                 hidden_size=hidden_size,
-                num_layers=whole_number("num_layers", num_layers, 1),
-                num_waves=whole_number("num_waves", num_waves, 0),
-                num_decays=whole_number("num_decays", num_decays, 0),
+                num_layers=check_integer("num_layers", num_layers, 1),
+                num_waves=check_integer("num_waves", num_waves, 0),
+                num_decays=check_integer("num_decays", num_decays, 0),
                 normalize=None,
                 segment=default_segment(self.CELL, self.input_size, ())
                 if segment is None
-                else whole_number("segment", segment, 1),
+                else check_integer("segment", segment, 1),
                 gate=gate,
                 dropout=dropout,
                 past=self.hist_exog_size,

@@ -15,15 +15,15 @@ try:
     import pandas as pd
     from sktime.forecasting.base import BaseForecaster
 
-    from parallelrnn.estimators import Forecaster
+    from parallelrnn import Forecaster
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
         f"ParaForecaster needs {error.name}, which is not installed: pip install 'parallelrnn[sktime]'", name=error.name
     ) from error
 
 if TYPE_CHECKING:
-    from parallelrnn.estimators.forecasting.explanation import Explanation
-    from parallelrnn.estimators.forecasting.grid import Grid
+    from parallelrnn.forecast.explanation import Explanation
+    from parallelrnn.forecast.grid import Grid
 
 _NARROWEST = 1.0  # per cent, of intervals around the median
 

@@ -10,12 +10,12 @@ from typing import Any
 
 from torch import nn
 
-from parallelrnn.files import write_text
 from parallelrnn.interpret.optional import optional
 from parallelrnn.interpret.report import charts
 from parallelrnn.interpret.report.reading import Reading, read
 from parallelrnn.interpret.report.sentences import lead
 from parallelrnn.interpret.uncertainty import MatchedTables
+from parallelrnn.io import write_text
 
 
 def report(

@@ -1,1 +1,0 @@
-"""From results to tables, verdicts and figures, beside what the paper reports."""

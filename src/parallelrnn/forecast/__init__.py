@@ -1,0 +1,1 @@
+"""Forecaster: tables in; forecasts, intervals and explanations out."""

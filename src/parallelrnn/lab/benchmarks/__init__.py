@@ -1,0 +1,1 @@
+"""Comparisons with what users would pick instead, one file each."""

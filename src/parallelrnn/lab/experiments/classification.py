@@ -1,0 +1,134 @@
+"""What the classification experiments share: twins of several kinds, trained alike, and their accuracies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from parallelrnn.lab.datasets import Examples, Splits
+from parallelrnn.lab.datasets.examples import permutation
+from parallelrnn.lab.experiments.experiment import ExperimentError, Outcome, Workspace, with_usual
+from parallelrnn.lab.experiments.feature_types import types_of
+from parallelrnn.lab.experiments.models import RECURRENT, Recurrent, Transformer, count_parameters
+from parallelrnn.lab.experiments.tasks import Classification, Part
+from parallelrnn.lab.experiments.training import Schedule, Training
+from parallelrnn.nn import initialize
+
+Prepare = Callable[[Tensor], Tensor]  # from examples as they are kept to sequences (B, T, C)
+
+
+@dataclass(frozen=True)
+class ClassificationConfig:
+    """One model; the paper's scheme for images: Adam at 2e-3, halved when validation no longer improves.
+
+    Not given there: the batch size, what counts as no improvement (here three epochs), and which tasks take a fully
+    connected aggregate and which a feed-forward one (here all the latter).
+    """
+
+    model: str
+    hidden_size: int = 128
+    num_layers: int = 2
+    block_size: int = 2
+    batch_size: int = 128
+    learning_rate: float = 2e-3
+    max_epochs: int = 800
+    patience: int = 2
+    minimum_rate: float = 1e-6
+    epoch_steps: int | None = None  # steps after which is validated; a pass over the examples if not given
+    train: int | None = None  # how many examples are used, a fixed random choice; all if not given
+    validation: int | None = None
+    test: int | None = None
+    initial: str = "uniform"  # recurrent matrices: uniform, identity or mixed; or chrono, of gates
+    d_model: int = 256  # of transformers, and what follows
+    transformer_layers: int = 3
+    num_heads: int = 8
+    num_states: int = 32
+    num_segments: int = 2
+    all_recurrent: bool = False
+
+    def settled(self) -> ClassificationConfig:
+        """What a model does not have does not make its runs others."""
+        unused: tuple[str, ...] = ("hidden_size", "num_layers", "block_size", "initial")
+        if self.model in RECURRENT:
+            unused = ("d_model", "transformer_layers", "num_heads", "num_states", "num_segments", "all_recurrent")
+            unused += () if self.model.startswith("Para") else ("block_size",)
+        return with_usual(self, unused)
+
+
+def classify(
+    config: ClassificationConfig, splits: Splits, prepare: Prepare, seed: int, workspace: Workspace
+) -> Outcome:
+    """Train on sequences and report how many of the test are put in the right class."""
+    counts = (config.train, config.validation, config.test)
+    parts = zip((splits.train, splits.validation, splits.test), counts, strict=True)
+    train, validation, test = (_part(examples, prepare, count) for examples, count in parts)
+    channels = train.take(torch.zeros(1, dtype=torch.int64))[0]
+    classes = int(splits.train.targets.max()) + 1
+    torch.manual_seed(seed)
+    network = make_network(config, channels.shape[2], classes, channels.shape[1], seed)
+    task = Classification(train, validation, config.batch_size, seed, config.epoch_steps)
+    schedule = Schedule(
+        config.learning_rate, config.max_epochs, patience=config.patience, minimum_rate=config.minimum_rate
+    )
+    watch = types_of if config.model in RECURRENT else None
+    progress = Training(network, task, schedule, workspace, watch).run()
+    metrics = task.score(network, test)
+    largest = int(np.bincount(splits.train.targets).argmax())  # what a model without any knowledge would always answer
+    metrics |= {"largest_class": sum(float((some == largest).sum()) for _, some in test.in_turns()) / test.count}
+    metrics |= {"tested": test.count, "parameters": count_parameters(network)}
+    metrics |= {"epochs": progress.epoch, "seconds": progress.seconds}
+    return Outcome(metrics, progress.curve, {"features": progress.notes} if progress.notes else {})
+
+
+def make_network(config: ClassificationConfig, channels: int, classes: int, length: int, seed: int) -> nn.Module:
+    """The model that a configuration names, with its initial recurrences."""
+    if config.model not in RECURRENT:
+        return Transformer(
+            config.model,
+            channels,
+            classes,
+            d_model=config.d_model,
+            num_layers=config.transformer_layers,
+            num_heads=config.num_heads,
+            num_states=config.num_states,
+            num_segments=config.num_segments,
+            all_recurrent=config.all_recurrent,
+        )
+    network = Recurrent(
+        config.model,
+        channels,
+        classes,
+        hidden_size=config.hidden_size,
+        num_layers=config.num_layers,
+        block_size=config.block_size,
+        seed=seed,
+    )
+    layer: nn.RNNBase = network.layer  # type: ignore[assignment]
+    if config.initial == "chrono":
+        initialize.chrono_(layer, length)
+    elif config.initial == "identity":
+        initialize.identity_(layer)
+    elif config.initial == "mixed":
+        initialize.mixed_order_(layer)
+    elif config.initial != "uniform":
+        raise ExperimentError(f"initial is uniform, identity, mixed or chrono, got {config.initial!r}")
+    return network
+
+
+def standardiser(examples: NDArray[np.uint8]) -> Prepare:
+    """Bytes (N, ..., C) to numbers of mean zero and deviation one in each channel, over some examples."""
+    some = examples[:10_000].reshape(-1, examples.shape[-1]) / 255
+    mean, deviation = (torch.tensor(one(some, axis=0), dtype=torch.float32) for one in (np.mean, np.std))
+    return lambda images: (images.float() / 255 - mean) / deviation
+
+
+def _part(examples: Examples, prepare: Prepare, count: int | None) -> Part:
+    if count is not None:  # not the first: the test of MNIST begins with its harder half
+        examples = examples.take(permutation(len(examples), 0)[:count])
+    inputs, targets = torch.from_numpy(examples.inputs), torch.from_numpy(examples.targets)
+    return Part(len(targets), lambda rows: (prepare(inputs[rows]), targets[rows]))

@@ -1,0 +1,114 @@
+"""Is the recurrent matrix found, and are its features? Figures A.1 and A.2 of the supplement of arXiv 2605.02692.
+
+A dense RNN makes the data and a dense RNN of the same form learns them, its last state being the output; the matrix
+that made the data then is the only answer. The paper does not say what the input is: independent N(0, 1) here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from parallelrnn.interpret import FeatureTracker
+from parallelrnn.lab.datasets import feature_simulation
+from parallelrnn.lab.experiments.experiment import Experiment, ExperimentError, Outcome, Workspace
+from parallelrnn.lab.experiments.tasks import Regression
+from parallelrnn.lab.experiments.tradeoff import part_of, sum_of_targets
+from parallelrnn.lab.experiments.training import Schedule, Training
+from parallelrnn.nn import initialize, recurrent_blocks
+
+INITIAL = {"uniform": initialize.uniform_, "identity": initialize.identity_, "mixed": initialize.mixed_order_}
+
+
+@dataclass(frozen=True)
+class FeatureRecoveryConfig:
+    """One initialisation, on data of one kind."""
+
+    truth: str  # normal, or mixed: R-4 and C-2 features
+    initial: str
+    hidden_size: int = 128
+    length: int = 128
+    train: int = 50_000
+    validation: int = 10_000
+    batch_size: int = 128
+    learning_rate: float = 1e-4
+    max_epochs: int = 100
+    patience: int = 2
+    minimum_rate: float = 1e-6
+    epoch_steps: int | None = None
+
+
+class LastState(nn.Module):
+    """An RNN without biases, whose last state is its output."""
+
+    def __init__(self, hidden_size: int) -> None:
+        super().__init__()
+        self.layer = nn.RNN(1, hidden_size, bias=False, batch_first=True)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """(B, T, 1) to (B, d)."""
+        last: Tensor = self.layer(inputs)[1][-1]
+        return last
+
+
+def cells() -> list[FeatureRecoveryConfig]:
+    """Figure A.1, three initialisations; and Figure A.2, whose initialisation is not given: the same three."""
+    return [FeatureRecoveryConfig(truth, initial) for truth in ("normal", "mixed") for initial in INITIAL]
+
+
+def run(config: FeatureRecoveryConfig, seed: int, workspace: Workspace) -> Outcome:
+    """Errors, the distance to the true matrix, and features, epoch by epoch."""
+    if config.truth not in ("normal", "mixed") or config.initial not in INITIAL:
+        raise ExperimentError(
+            f"truth is normal or mixed and initial one of {', '.join(INITIAL)}, got {config.truth} and {config.initial}"
+        )
+    torch.manual_seed(seed)
+    mixed = next(recurrent_blocks(initialize.mixed_order_(nn.RNN(1, config.hidden_size)))).matrix.detach().numpy()
+    splits, recurrent, _ = feature_simulation(
+        seed,
+        recurrent=mixed if config.truth == "mixed" else None,
+        hidden_size=config.hidden_size,
+        length=config.length,
+        sizes=(config.train, config.validation),
+    )
+    network = LastState(config.hidden_size)
+    INITIAL[config.initial](network.layer)
+    tracker = FeatureTracker(network, [recurrent])
+
+    def watch(network: nn.Module) -> dict[str, Any]:
+        kept = asdict(tracker.record())
+        return {name: kept[name] for name in ("counts", "modulus", "angle", "distance")}
+
+    task = Regression(part_of(splits.train), part_of(splits.validation), config.batch_size, seed, config.epoch_steps)
+    schedule = Schedule(
+        config.learning_rate,
+        config.max_epochs,
+        patience=config.patience,
+        minimum_rate=config.minimum_rate,
+        keep_best=False,
+    )
+    data = sum_of_targets(splits.train)
+    progress = Training(network, task, schedule, workspace, watch, of=data).run()
+    metrics = {
+        "validation": progress.curve[-1]["validation"],
+        "distance": progress.notes[-1]["distance"],
+        "first_distance": progress.notes[0]["distance"],
+        "epochs": progress.epoch,
+        "seconds": progress.seconds,
+    }
+    return Outcome(metrics, progress.curve, {"features": progress.notes, "true": _true(recurrent), "data": data})
+
+
+def _true(matrix: Any) -> dict[str, Any]:
+    model = nn.RNN(1, len(matrix))
+    next(recurrent_blocks(model)).matrix.detach().copy_(torch.from_numpy(matrix))
+    kept = asdict(FeatureTracker(model).record())
+    return {name: kept[name] for name in ("counts", "modulus", "angle")}
+
+
+EXPERIMENT = Experiment(
+    "feature-recovery", "Figures A.1 and A.2: does training find the matrix?", FeatureRecoveryConfig, cells, run, 1
+)

@@ -1,0 +1,205 @@
+"""Forecasts: Section 6.2 of arXiv 2605.02692, its Tables 1(a) and S.4.
+
+The protocol is Informer's: all channels in, all channels out, errors of values standardised by the training rows, and
+every window of the test. What the paper does not give, and is the same for all models: a look-back of 96, batches of
+32, Adam at 1e-3, halved after an epoch without a better validation, an end after three of these. Epochs have 256 steps.
+
+Beside the twins stand what anyone should beat (the last value, the last day, one linear map) and our `Forecaster`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from parallelrnn.forecast.baselines import NLinear
+from parallelrnn.lab.datasets import Table, load_table
+from parallelrnn.lab.experiments.experiment import Experiment, ExperimentError, Outcome, Workspace, with_usual
+from parallelrnn.lab.experiments.feature_types import first_layer_features, types_of
+from parallelrnn.lab.experiments.models import MODELS, RECURRENT, Recurrent, Transformer, count_parameters
+from parallelrnn.lab.experiments.models import TRANSFORMERS as TRANSFORMER_MODELS
+from parallelrnn.lab.experiments.tasks import Part, Regression
+from parallelrnn.lab.experiments.training import Schedule, Training
+
+HORIZONS = {
+    "ETTh1": (24, 48, 168, 336),
+    "ETTh2": (24, 48, 168, 336),
+    "ETTm1": (24, 48, 96, 288),
+    "WTH": (24, 48, 168, 336),
+}
+# Layers and segments of the Block-Recurrent Transformer, Table S.1.
+TRANSFORMERS = {
+    "ETTh1": ((3, 2), (3, 2), (3, 3), (3, 4)),
+    "ETTh2": ((3, 2), (3, 2), (5, 3), (5, 3)),
+    "ETTm1": ((3, 2), (3, 2), (3, 3), (3, 3)),
+    "WTH": ((3, 2), (3, 2), (5, 2), (5, 2)),
+}
+NEIGHBOURS = ("naive", "seasonal naive", "NLinear", "Forecaster")
+_DAY = {"ETTm1": 96, "ETTm2": 96}  # steps; else 24
+
+
+@dataclass(frozen=True)
+class ForecastingConfig:
+    """One model on one data set at one horizon."""
+
+    dataset: str
+    horizon: int
+    model: str
+    lookback: int = 96
+    hidden_size: int = 128
+    num_layers: int = 2
+    block_size: int = 2
+    batch_size: int = 32
+    learning_rate: float = 1e-3
+    epoch_steps: int = 256
+    max_epochs: int = 40
+    stop_after: int = 3
+    d_model: int = 512  # of transformers, and what follows
+    num_heads: int = 8
+    num_states: int = 128
+
+    def settled(self) -> ForecastingConfig:
+        """What a model does not have does not make its runs others; neighbours are trained their own way, or not."""
+        if self.model in NEIGHBOURS and self.model != "NLinear":
+            return ForecastingConfig(self.dataset, self.horizon, self.model, self.lookback)
+        unused: tuple[str, ...] = () if self.model in TRANSFORMER_MODELS else ("d_model", "num_heads", "num_states")
+        unused += () if self.model in RECURRENT else ("hidden_size", "num_layers")
+        unused += () if self.model in RECURRENT and self.model.startswith("Para") else ("block_size",)
+        return with_usual(self, unused)
+
+
+def cells() -> list[ForecastingConfig]:
+    """All data sets, horizons and models."""
+    return [
+        ForecastingConfig(dataset, horizon, model)
+        for dataset, horizons in HORIZONS.items()
+        for horizon in horizons
+        for model in (*MODELS, *NEIGHBOURS)
+    ]
+
+
+def run(config: ForecastingConfig, seed: int, workspace: Workspace) -> Outcome:
+    """Initial weights and the order of windows are those of the seed."""
+    table = load_table(config.dataset)
+    if config.model == "Forecaster":
+        return _ours(table, config, seed)
+    values = torch.from_numpy(table.standardised())
+    train, validation, test = (_part(table, values, name, config) for name in ("train", "validation", "test"))
+    task = Regression(train, validation, config.batch_size, seed, config.epoch_steps)
+    torch.manual_seed(seed)
+    network = _network(config, values.shape[1], seed)
+    parameters = count_parameters(network)
+    if not parameters:
+        return Outcome(task.score(network, test))
+    schedule = Schedule(config.learning_rate, config.max_epochs, stop_after=config.stop_after)
+    progress = Training(network, task, schedule, workspace).run()
+    metrics = task.score(network, test) | {"parameters": parameters, "epochs": progress.epoch}
+    details = {}
+    if config.model in RECURRENT:
+        details = {"features": types_of(network), "first_layer": first_layer_features(network)}
+    return Outcome(metrics | {"seconds": progress.seconds}, progress.curve, details)
+
+
+def _part(table: Table, values: Tensor, name: str, config: ForecastingConfig) -> Part:
+    starts = torch.from_numpy(table.windows(name, config.lookback, config.horizon))
+    past, ahead = torch.arange(config.lookback), config.lookback + torch.arange(config.horizon)
+
+    def take(rows: Tensor) -> tuple[Tensor, Tensor]:
+        first = starts[rows][:, None]
+        return values[first + past], values[first + ahead].flatten(1)
+
+    return Part(len(starts), take)
+
+
+def _network(config: ForecastingConfig, channels: int, seed: int) -> nn.Module:
+    """Inputs (B, look-back, C) to outputs (B, H * C)."""
+    sizes = (channels, config.horizon * channels)
+    if config.model == "naive":
+        return Repeat(config.horizon, 1)
+    if config.model == "seasonal naive":
+        day = _DAY.get(config.dataset, 24)
+        if config.lookback < day:
+            raise ExperimentError(f"seasonal naive repeats a day of {day} steps; lookback is {config.lookback}")
+        return Repeat(config.horizon, day)
+    if config.model == "NLinear":
+        return Linear(config.lookback, config.horizon)
+    if config.model in RECURRENT:
+        return Recurrent(
+            config.model,
+            *sizes,
+            hidden_size=config.hidden_size,
+            num_layers=config.num_layers,
+            block_size=config.block_size,
+            seed=seed,
+        )
+    sizes_by_horizon = dict(zip(HORIZONS[config.dataset], TRANSFORMERS[config.dataset], strict=True))
+    if config.horizon not in sizes_by_horizon:
+        horizons = ", ".join(map(str, sizes_by_horizon))
+        raise ExperimentError(
+            f"the paper has transformers for {config.dataset} at horizons {horizons}; got {config.horizon}; choose one "
+            "of these, or a recurrent model"
+        )
+    num_layers, num_segments = sizes_by_horizon[config.horizon]
+    return Transformer(
+        config.model,
+        *sizes,
+        d_model=config.d_model,
+        num_layers=num_layers,
+        num_heads=config.num_heads,
+        num_states=config.num_states,
+        num_segments=num_segments,
+    )
+
+
+class Repeat(nn.Module):
+    """The last `period` values, again and again."""
+
+    def __init__(self, horizon: int, period: int) -> None:
+        super().__init__()
+        self._steps = torch.arange(horizon) % period - period
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Forecasts."""
+        return inputs[:, self._steps].flatten(1)
+
+
+class Linear(NLinear):
+    """One linear map from the look-back to the horizon, of values less the last."""
+
+    def forward(self, inputs: Tensor) -> Tensor:  # type: ignore[override]
+        """Forecasts."""
+        return self.ahead(inputs).flatten(1)
+
+
+def _ours(table: Table, config: ForecastingConfig, seed: int) -> Outcome:
+    """Our `Forecaster` as it comes, on the same rows and windows, and judged alike; once begun, it runs to its end."""
+    import pandas as pd
+
+    from parallelrnn.forecast.api import Forecaster
+    from parallelrnn.forecast.evaluation import evaluate
+
+    trained, validated, end = table.borders
+    frame = pd.DataFrame(table.values[:end], columns=list(table.columns))
+    frame.insert(0, "ds", table.times[:end])
+    forecaster = Forecaster(config.horizon, config.lookback, random_state=seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        panel = forecaster.read(frame, time_col="ds", target_col=list(table.columns))
+        found = evaluate([forecaster], panel, end - validated, validated - trained, ())
+    score = found.scores[0]
+    names = ("mse", "mae", "parameters", "seconds")
+    return Outcome({name: float(getattr(score, name)) for name in names})
+
+
+EXPERIMENT = Experiment(
+    "forecasting",
+    "Tables 1(a) and S.4: forecasts of ETT and WTH",
+    ForecastingConfig,
+    cells,
+    run,
+    3,
+    once=lambda config: config.model in ("naive", "seasonal naive"),
+)

@@ -1,0 +1,104 @@
+"""Accuracy by block size: Section 6.1 of arXiv 2605.02692, its Figures 2(c) and D.1 and Table S.2.
+
+A dense RNN of width 128 makes the data, and ParaRNNs of the same width and blocks of 1 to 128 units learn them; blocks
+of 128 are `torch.nn.RNN`. Two things about the data as the paper describes them matter:
+
+- weights from N(0, 1) make that RNN chaotic: its recurrent matrix has spectral radius sqrt(128), and most of what it
+  gives cannot be told from its input by anyone. `recurrent_scale` 1/sqrt(128) (0.0884) keeps it at the edge of that,
+  and both are run;
+- the batch size, the number of epochs and what counts as no improvement are not given: 128, 40 and three epochs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import torch
+
+from parallelrnn.lab.datasets import Examples, tradeoff_simulation
+from parallelrnn.lab.experiments.experiment import Experiment, Outcome, Workspace
+from parallelrnn.lab.experiments.models import Recurrent, count_parameters
+from parallelrnn.lab.experiments.tasks import Part, Regression
+from parallelrnn.lab.experiments.training import Schedule, Training
+
+BLOCK_SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
+EDGE = 0.0884  # 1/sqrt(128), the scale at which such a recurrence turns chaotic
+
+
+@dataclass(frozen=True)
+class TradeoffConfig:
+    """One block size on data of one kind."""
+
+    block_size: int
+    noise_variance: float = 1.0
+    recurrent_scale: float = 1.0
+    hidden_size: int = 128
+    length: int = 128
+    train: int = 40_000
+    validation: int = 10_000
+    test: int = 10_000
+    batch_size: int = 128
+    learning_rate: float = 1e-3
+    max_epochs: int = 40
+    patience: int = 2
+    minimum_rate: float = 1e-5
+
+
+def cells() -> list[TradeoffConfig]:
+    """Both kinds of data, both variances, all block sizes."""
+    return [
+        TradeoffConfig(size, variance, scale)
+        for scale in (1.0, EDGE)
+        for variance in (1.0, 5.0)
+        for size in BLOCK_SIZES
+    ]
+
+
+def run(config: TradeoffConfig, seed: int, workspace: Workspace) -> Outcome:
+    """Data and initial weights are those of the seed; data are the same for all block sizes."""
+    splits = tradeoff_simulation(
+        seed,
+        noise_variance=config.noise_variance,
+        hidden_size=config.hidden_size,
+        length=config.length,
+        sizes=(config.train, config.validation, config.test),
+        recurrent_scale=config.recurrent_scale,
+    )
+    train, validation, test = (part_of(one) for one in (splits.train, splits.validation, splits.test))
+    torch.manual_seed(seed)
+    dense = config.block_size == config.hidden_size
+    network = Recurrent(
+        "RNN" if dense else "ParaRNN",
+        1,
+        splits.train.targets.shape[1],
+        hidden_size=config.hidden_size,
+        block_size=config.block_size,
+        aggregate=None,
+    )
+    schedule = Schedule(
+        config.learning_rate, config.max_epochs, patience=config.patience, minimum_rate=config.minimum_rate
+    )
+    task = Regression(train, validation, config.batch_size, seed)
+    data = sum_of_targets(splits.train)
+    progress = Training(network, task, schedule, workspace, of=data).run()
+    metrics = task.score(network, test)
+    metrics |= {"variance": float(splits.test.targets.var(0).mean()), "parameters": count_parameters(network)}
+    metrics |= {"epochs": progress.epoch, "seconds": progress.seconds}
+    return Outcome(metrics, progress.curve, {"data": data})
+
+
+def part_of(examples: Examples) -> Part:
+    """Examples in memory."""
+    inputs, targets = torch.from_numpy(examples.inputs), torch.from_numpy(examples.targets)
+    return Part(len(examples), lambda rows: (inputs[rows], targets[rows]))
+
+
+def sum_of_targets(examples: Examples) -> str:
+    """By which data are known again: rounding decides where chaos leads, and another machine may round otherwise."""
+    return hashlib.sha256(examples.targets.tobytes()).hexdigest()[:16]
+
+
+EXPERIMENT = Experiment(
+    "tradeoff", "Figures 2(c) and D.1, Table S.2: test error by block size", TradeoffConfig, cells, run, 25
+)

@@ -1,0 +1,1 @@
+"""SequenceClassifier and SequenceRegressor: scikit-learn estimators for sequences."""

@@ -1,0 +1,1 @@
+"""Training: one trainer for everything that learns, its checkpoints, losses and schedules."""

@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from parallelrnn import WaveDecoder
+from parallelrnn.forecast.model import DECODERS, Architecture, Network
+from parallelrnn.forecast.windows import Batch
+from parallelrnn.nn.encoder import CELLS
+from parallelrnn.nn.segment_encoder import TransformerEncoder
+
+LOOKBACK, HORIZON = 12, 6
+SMALL: dict[str, Any] = {
+    "cell": "linear",
+    "decoder": "waves",
+    "block_size": 2,
+    "hidden_size": 8,
+    "num_layers": 1,
+    "num_waves": 2,
+    "num_decays": 1,
+    "normalize": "mean",
+    "segment": 1,
+    "gate": True,
+    "dropout": 0.3,
+}
+# Single precision, sums over 12 steps in different orders.
+TOLERANCE = {"rtol": 1e-4, "atol": 1e-5}
+
+
+def network(**options: Any) -> Network:
+    torch.manual_seed(0)
+    made = Network(Architecture(LOOKBACK, HORIZON, **{**SMALL, **options}))
+    for name, parameter in made.named_parameters():
+        if not name.startswith("encoder"):
+            torch.nn.init.normal_(parameter, std=0.3)
+    return made.eval()
+
+
+def batch(past: Tensor, made_of: Architecture, valid: Tensor | None = None) -> Batch:
+    size, channels = len(past), made_of.channels
+    random = torch.Generator().manual_seed(1)
+    future = torch.zeros(size, HORIZON, channels)
+    covariates = torch.randn(size, past.shape[1], made_of.past, generator=random)
+    known = torch.randn(size, past.shape[1] + HORIZON, made_of.future, generator=random)
+    return Batch(past, valid, future, torch.ones_like(future), covariates, known, torch.ones(size, made_of.static))
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("decoder", DECODERS)
+@pytest.mark.parametrize("options", [{}, {"segment": 5}, {"channels": 3, "past": 1, "future": 2, "static": 1}])
+@pytest.mark.parametrize("quantiles", [1, 3])
+def test_forecasts_have_a_shape(cell: str, decoder: str, options: dict[str, Any], quantiles: int) -> None:
+    made = network(cell=cell, decoder=decoder, quantiles=quantiles, **options)
+    channels = made.made_of.channels
+    forecast = made(batch(torch.randn(4, LOOKBACK, channels), made.made_of))
+    assert forecast.shape == (4, HORIZON, channels, quantiles)
+    assert forecast.isfinite().all()
+
+
+@pytest.mark.parametrize("normalize", ["mean", "last"])
+def test_without_a_gate_the_linear_cell_gives_a_linear_forecast(normalize: str) -> None:
+    made = network(gate=False, normalize=normalize)
+    a, b = torch.randn(2, 4, LOOKBACK, 1)
+    nothing, first, second, both = (made(batch(x, made.made_of)) for x in (torch.zeros_like(a), a, b, 2 * a - 3 * b))
+    torch.testing.assert_close(both - nothing, 2 * (first - nothing) - 3 * (second - nothing), **TOLERANCE)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("normalize", ["mean", "last", "standard"])
+def test_a_series_at_another_level_is_forecast_at_that_level(cell: str, normalize: str) -> None:
+    made = network(cell=cell, normalize=normalize)
+    past = torch.randn(4, LOOKBACK, 1)
+    here, there = (made(batch(past + level, made.made_of)) for level in (0.0, 7.0))
+    torch.testing.assert_close(there, here + 7, **TOLERANCE)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("segment", [1, 3])
+@pytest.mark.parametrize("normalize", ["mean", "last", "standard", None])
+def test_padding_changes_nothing(cell: str, segment: int, normalize: str | None) -> None:
+    made = network(cell=cell, segment=segment, normalize=normalize)
+    past = torch.randn(2, LOOKBACK, 1)
+    valid = torch.ones(2, LOOKBACK, dtype=torch.bool)
+    valid[1, :6] = False
+    together = made(batch(past, made.made_of, valid))
+    short = Network(Architecture(**{**vars(made.made_of), "lookback": 6})).eval()
+    short.load_state_dict(made.state_dict())
+    if isinstance(made.encoder, TransformerEncoder):  # whose segments are parts of the look-back
+        short.encoder.transformer.segment_length = made.encoder.transformer.segment_length
+    torch.testing.assert_close(together[1:], short(batch(past[1:, 6:], short.made_of)), **TOLERANCE)
+    torch.testing.assert_close(together[:1], made(batch(past[:1], made.made_of)), **TOLERANCE)
+
+
+def test_known_covariates_have_a_linear_effect_on_past_and_future() -> None:
+    made = network(future=2)
+    assert made.effect is not None
+    one = batch(torch.randn(4, LOOKBACK, 1), made.made_of)
+    effect = made.effect(one.known)
+    moved = one._replace(known=torch.zeros_like(one.known), past=one.past - effect[:, :LOOKBACK])
+    # What is known also enters memory; with that taken out, only its effect is left.
+    made.encoder.weight_ih_l0.data[:, 1:] = 0
+    torch.testing.assert_close(made(one), made(moved) + effect[:, LOOKBACK:, :, None], **TOLERANCE)
+
+
+def test_a_forecast_is_what_was_encoded_decoded() -> None:
+    made = network(channels=2, future=1, static=1, quantiles=3)
+    one = batch(torch.randn(4, LOOKBACK, 2), made.made_of)
+    held = made.read(one)
+    assert isinstance(made.decoder, WaveDecoder)
+    parts = made.decoder.parts(held.state, HORIZON).sum(2).unflatten(-1, (2, 3))
+    again = parts * held.scale[..., None] + (held.level + held.added)[..., None]
+    torch.testing.assert_close(made(one), again, **TOLERANCE)
+
+
+def test_a_gate_only_turns_down() -> None:
+    gated, plain = network(), network(gate=False)
+    plain.load_state_dict({name: value for name, value in gated.state_dict().items() if not name.startswith("gate")})
+    one = batch(torch.randn(4, LOOKBACK, 1), gated.made_of)
+    state, whole = gated.read(one).state, plain.read(one).state
+    assert (state.abs() <= whole.abs()).all()
+    assert (state * whole >= 0).all()
+
+
+def test_a_forecast_follows_its_formula_step_by_step() -> None:
+    """In numpy: a loop over time of each block, toned down, gated, and continued as waves and decays."""
+    made = network(normalize="standard")
+    past = torch.randn(1, LOOKBACK, 1)
+    weights = {name: value.double().numpy() for name, value in made.state_dict().items()}
+    window = past[0, :, 0].double().numpy()
+    level, scale = window.mean(), window.std() + 0.1
+    matrices = [block.matrix.detach().double().numpy() for block in made.encoder.recurrent_blocks()]
+    state = np.zeros((4, 2))
+    for value in (window - level) / scale:
+        entering = (weights["encoder.weight_ih_l0"] * value).reshape(4, 2)
+        state = np.stack([matrix @ one for matrix, one in zip(matrices, state, strict=True)]) + entering
+    last = state.reshape(8)
+    last = last / np.sqrt(1 + (last**2).mean())
+    last = last / (1 + np.exp(-(weights["gate.weight"] @ last + weights["gate.bias"])))
+    started = weights["decoder.amplitudes.weight"] @ last + weights["decoder.amplitudes.bias"]
+    forecast = np.zeros(HORIZON)
+    unit = 0
+    for block in made.decoder.wave_blocks():  # type: ignore[union-attr]
+        matrix = block.matrix.detach().double().numpy()
+        held = started[unit : unit + len(matrix)]
+        unit += len(matrix)
+        for step in range(HORIZON):
+            held = matrix @ held
+            forecast[step] += held[0]
+    found = made(batch(past, made.made_of))[0, :, 0, 0].detach().numpy()
+    np.testing.assert_allclose(found, forecast * scale + level, **TOLERANCE)

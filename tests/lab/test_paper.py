@@ -1,0 +1,68 @@
+"""The paper's numbers are those that it prints."""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from parallelrnn.lab import paper
+from parallelrnn.lab.comparison import winning_counts
+
+PAPER = os.environ.get("PARALLELRNN_PAPER")  # a folder with the paper's tables and text
+with_paper = pytest.mark.skipif(PAPER is None, reason="PARALLELRNN_PAPER names no folder with the paper's tables")
+
+
+def read(name: str) -> list[dict[str, str]]:
+    with (Path(PAPER or "") / name).open() as file:
+        return list(csv.DictReader(file))
+
+
+@with_paper
+def test_accuracies_are_the_papers() -> None:
+    ours = {"pmnist": "pmnist", "pixel_cifar10": "pixel-cifar", "eigenworms": "worms"}
+    ours["noise_padded_cifar10"] = "noise-padded-cifar"
+    theirs: dict[str, dict[str, float]] = {}
+    for row in read("table_1_accuracy.csv"):
+        theirs.setdefault(ours[row["task"]], {})[row["model"]] = float(row["accuracy_percent"])
+    assert theirs == paper.ACCURACIES
+
+
+@with_paper
+def test_forecasts_are_the_papers() -> None:
+    theirs = {}
+    for row in read("table_s4_forecasting.csv"):
+        dataset = row["dataset"].replace("Weather", "WTH")
+        for metric in ("mse", "mae"):
+            theirs[dataset, int(row["horizon"]), row["model"], metric] = float(row[metric])
+    assert theirs == paper.FORECASTS
+
+
+@with_paper
+def test_deviations_are_the_papers() -> None:
+    theirs: dict[float, dict[int, float]] = {}
+    for row in read("table_s2_simulation_sd.csv"):
+        theirs.setdefault(float(row["noise_variance"]), {})[int(row["block_size"])] = float(row["sd_test_mse"])
+    assert theirs == paper.TRADEOFF_SD
+    text = (Path(PAPER or "") / "pararnn.tex").read_text()
+    for which, name in (
+        ("forward", "Forward propagation"),
+        ("backward", "Backward propagation"),
+        ("total", "Total time"),
+    ):
+        found = re.search(rf"^\s*{name}\s*&(.*)\\\\", text, re.MULTILINE)
+        assert found is not None
+        assert [float(value) for value in found[1].split("&")] == list(paper.SPEED_SD[which].values())
+
+
+def test_the_papers_forecasts_give_its_winning_counts() -> None:
+    rows: dict[Any, dict[str, float]] = {}
+    for (dataset, horizon, model, metric), error in paper.FORECASTS.items():
+        rows.setdefault((dataset, horizon, metric), {})[model] = error
+    counts = winning_counts(rows.values())
+    assert {model: found.wins for model, found in counts.items()} == paper.WINS
+    assert {found.compared for found in counts.values()} == {32}

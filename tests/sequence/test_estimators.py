@@ -1,0 +1,198 @@
+"""What sequence estimators do beyond scikit-learn's contract."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from parallelrnn import SequenceClassifier, SequenceRegressor
+from parallelrnn.errors import ModelFileError
+from parallelrnn.training.model_files import MANIFEST
+
+QUICK: dict[str, Any] = {"hidden_size": 8, "max_epochs": 3, "epoch_steps": (4, 8), "random_state": 0}
+
+
+def ragged(count: int = 30) -> list[np.ndarray]:
+    random = np.random.default_rng(0)
+    return [random.standard_normal((length, 2)) for length in random.integers(3, 20, count)]
+
+
+@pytest.mark.parametrize("cell", ["linear", "rnn", "lstm", "gru", "brt"])
+@pytest.mark.parametrize("readout", ["last", "mean"])
+@pytest.mark.parametrize("more", [{}, {"segment": 3}, {"bidirectional": True}, {"normalize": "sequence"}], ids=str)
+def test_a_sequence_is_predicted_the_same_alone_as_among_longer_ones(cell: str, readout: str, more: Any) -> None:
+    if cell == "brt" and "bidirectional" in more:
+        with pytest.raises(ValueError, match="cell='brt' runs forward only"):
+            SequenceRegressor(cell=cell, **QUICK, **more).fit(ragged(), np.arange(30.0))
+        return
+    x = ragged()
+    y = np.array([one.mean() for one in x])
+    fitted = SequenceRegressor(cell=cell, readout=readout, **QUICK, **more).fit(x, y)
+    together = fitted.predict(x)
+    np.testing.assert_allclose(together, [fitted.predict([one])[0] for one in x], rtol=1e-9, atol=1e-12)
+
+
+def test_parts_of_blocks_add_up_to_predictions() -> None:
+    x = ragged()
+    y = np.stack([[one.mean(), 1000 + 50 * one.std()] for one in x])
+    fitted = SequenceRegressor(**QUICK).fit(x, y)
+    explained = fitted.explain(x)
+    parts = explained.components
+    assert parts.parts.shape == (30, 4, 2)
+    np.testing.assert_allclose(parts.parts.sum(1) + parts.bias, fitted.predict(x), rtol=1e-9)
+    of_one_gate = [row.share for row in explained.features if row.gate == "reset"]
+    assert sum(of_one_gate) == pytest.approx(1)
+    assert "Recurrence features" in str(explained.summary())
+    assert str(fitted.explain().summary()) == str(fitted.explain(x).summary())  # a sample: here all of them
+
+
+@pytest.mark.parametrize("labels", [["a", "b"], [3, 7], [True, False]], ids=str)
+def test_saved_and_loaded_it_is_the_same(tmp_path: Path, labels: list[Any]) -> None:
+    x = ragged()
+    y = np.array(labels)[np.arange(30) % 2]
+    fitted = SequenceClassifier(**QUICK).fit(x, y)
+    loaded = SequenceClassifier.load(fitted.save(tmp_path))
+    np.testing.assert_array_equal(loaded.predict_proba(x), fitted.predict_proba(x))
+    np.testing.assert_array_equal(loaded.predict(x), fitted.predict(x))
+    assert loaded.predict(x).dtype == fitted.predict(x).dtype
+    assert loaded.get_params() == fitted.get_params()
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".json", ".safetensors"]
+    with pytest.raises(ModelFileError, match="is not of a parallelrnn SequenceRegressor"):
+        SequenceRegressor.load(tmp_path)
+    words = json.loads((tmp_path / MANIFEST).read_text())
+    (tmp_path / MANIFEST).write_text(json.dumps({**words, "normalize": None}))
+    with pytest.raises(ModelFileError, match="it was changed"):
+        SequenceClassifier.load(tmp_path)
+
+
+def test_a_transformer_learns_explains_itself_and_is_saved(tmp_path: Path) -> None:
+    y = np.array(["down", "up"])[np.arange(200) % 2]
+    x = np.random.default_rng(0).standard_normal((200, 8, 1)) + np.where(y == "up", 1, -1)[:, None, None]
+    options = {"hidden_size": 8, "num_layers": 2, "max_epochs": 3, "epoch_steps": (16, 16)}
+    fitted = SequenceClassifier(cell="brt", random_state=0, **options).fit(x[:150], y[:150])
+    assert fitted.score(x[150:], y[150:]) > 0.85
+    explained = fitted.explain()
+    assert {row.gate for row in explained.features} == {"query", "cross_query", "key", "value"}
+    parts = explained.components
+    np.testing.assert_allclose(parts.parts.sum(1) + parts.bias, parts.total)
+    loaded = SequenceClassifier.load(fitted.save(tmp_path))
+    np.testing.assert_array_equal(loaded.predict_proba(x), fitted.predict_proba(x))
+
+
+def test_classes_count_as_much_as_they_are_told_to(tmp_path: Path) -> None:
+    """With nothing to tell classes by, probabilities are what each class counts in all."""
+    x, y = np.zeros((100, 5, 1)), np.array([3] * 80 + [7] * 20)
+    long = {"max_epochs": 60, "validation_fraction": 0, "random_state": 0, "batch_size": 100}
+    for weights, expected in [(None, 0.8), ("balanced", 0.5), ({3: 1, 7: 16}, 0.2)]:
+        fitted = SequenceClassifier(class_weight=weights, **long).fit(x, y)
+        np.testing.assert_allclose(fitted.predict_proba(x[:1])[0, 0], expected, atol=0.01)
+    assert SequenceClassifier.load(fitted.save(tmp_path)).class_weight == {3: 1, 7: 16}
+    for wrong in ({3: -1, 7: 2}, {3: 0, 7: 0}):
+        with pytest.raises(ValueError, match="not negative and not all zero"):
+            SequenceClassifier(class_weight=wrong).fit(x, y)
+
+
+def test_a_training_that_was_cut_off_goes_on_to_the_same_bits(tmp_path: Path) -> None:
+    x, y = ragged(), np.arange(30.0)
+    whole = SequenceRegressor(**QUICK).fit(x, y)
+    SequenceRegressor(**QUICK, max_time=1e-9).fit(x, y, checkpoint=tmp_path)  # one epoch
+    resumed = SequenceRegressor(**QUICK).fit(x, y, checkpoint=tmp_path, resume=True)
+    np.testing.assert_array_equal(resumed.predict(x), whole.predict(x))
+
+
+@pytest.mark.parametrize(
+    ("x", "words"),
+    [
+        ([np.zeros((3, 2)), np.zeros((4, 1))], r"the same number of channels in all sequences, got \[1, 2\]"),
+        ([np.zeros((3, 2)), np.zeros((0, 2))], r"X\[1\]: expected a sequence"),
+        (
+            [np.ones((3, 2)), np.full((4, 2), np.nan)],
+            "NaN or infinity, first in sequence 1 at step 0",
+        ),
+        (np.zeros((0, 4, 2)), "at least one sequence"),
+    ],
+)
+def test_sequences_that_cannot_be_read_are_refused(x: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        SequenceRegressor(**QUICK).fit(x, np.zeros(len(x)))
+
+
+def test_a_second_fit_forgets_the_table_of_the_first() -> None:
+    random = np.random.default_rng(0)
+    fitted = SequenceRegressor(**QUICK).fit(random.normal(size=(40, 30)), random.normal(size=40))
+    assert fitted.n_features_in_ == 30
+    fitted.fit(ragged(), np.arange(30.0))
+    assert not hasattr(fitted, "n_features_in_")
+    assert fitted.predict([np.zeros((7, 2))]).shape == (1,)
+
+
+def test_a_fit_that_is_refused_leaves_a_classifier_as_it_was() -> None:
+    fitted = SequenceClassifier(**QUICK).fit(ragged(), np.arange(30) % 2)
+    expected = fitted.predict(ragged())
+    with pytest.raises(ValueError, match="hidden_size 8 is not a multiple of block_size 3"):
+        fitted.set_params(block_size=3).fit(ragged(), np.arange(30) % 5)
+    np.testing.assert_array_equal(fitted.predict(ragged()), expected)
+
+
+def test_a_regressor_too() -> None:
+    fitted = SequenceRegressor(**QUICK).fit(ragged(), np.arange(30.0))
+    with pytest.raises(ValueError, match="NaN"):
+        fitted.fit(np.zeros((30, 5, 1)), np.full(30, np.nan))
+    assert fitted.predict(ragged()).shape == (30,)
+
+
+def test_sizes_may_be_numbers_of_numpy() -> None:
+    sizes = {name: np.int64(2) for name in ("hidden_size", "block_size", "num_layers", "segment", "max_epochs")}
+    fitted = SequenceRegressor(**{**QUICK, **sizes, "devices": np.int64(1)}).fit(ragged(), np.arange(30.0))
+    assert fitted.predict(ragged()).shape == (30,)
+
+
+@pytest.mark.parametrize("wrap", [list, tuple, lambda x: pd.Series(x, dtype=object)])
+def test_arrays_are_sequences_even_if_they_are_of_one_length(wrap: Any) -> None:
+    equal = [np.arange(5.0)] * 11 + [np.ones(5)]
+    fitted = SequenceRegressor(**QUICK).fit(wrap(equal), np.arange(12.0))
+    assert fitted.predict(wrap([np.arange(8.0)])).shape == (1,)
+    table = SequenceRegressor(**QUICK).fit([one.tolist() for one in equal], np.arange(12.0))
+    assert table.n_features_in_ == 5
+
+
+def test_a_single_sequence_is_not_taken_for_many() -> None:
+    fitted = SequenceRegressor(**QUICK).fit(ragged(), np.arange(30.0))
+    with pytest.raises(ValueError, match=r"a single sequence \(T, C\) is given as X\[None\]"):
+        fitted.predict(ragged()[0])
+    with pytest.raises(ValueError, match=r"expected sequences \(N, T, C\), got the shape \(1, 1, 3, 2\)"):
+        fitted.predict(np.zeros((1, 1, 3, 2)))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"epoch_steps": 3}, "epoch_steps: expected the fewest and the most steps of an epoch, got 3"),
+        ({"max_time": "1"}, "max_time should be a number of seconds above 0, got '1'"),
+        ({"validation_fraction": 1.5}, "validation_fraction should be at least 0 and below 1, got 1.5"),
+    ],
+)
+def test_wrong_options_are_refused(wrong: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        SequenceRegressor(**{**QUICK, **wrong}).fit(ragged(), np.arange(30.0))
+
+
+def test_a_training_that_is_kept_needs_a_seed(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="needs a random_state that is a whole number, got None"):
+        SequenceRegressor(**{**QUICK, "random_state": None}).fit(ragged(), np.arange(30.0), checkpoint=tmp_path)
+
+
+def test_a_little_is_left_to_learn_from() -> None:
+    assert SequenceRegressor(**QUICK, validation_fraction=0.99).fit(ragged(), np.arange(30.0)).predict(ragged()).shape
+
+
+def test_classes_that_are_days_are_saved(tmp_path: Path) -> None:
+    days = np.array(["2024-01-01", "2024-01-02"], dtype="datetime64[D]")
+    fitted = SequenceClassifier(**QUICK).fit(ragged(), days[np.arange(30) % 2])
+    loaded = SequenceClassifier.load(fitted.save(tmp_path / "model"))
+    np.testing.assert_array_equal(loaded.classes_, days)

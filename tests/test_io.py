@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import signal
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from parallelrnn import io as files
+from parallelrnn.io import check_writable, write_text
+
+
+def names(directory: Path) -> set[str]:
+    return {file.name for file in directory.iterdir()}
+
+
+def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
+    path = write_text(tmp_path / "page.html", "old")
+    assert write_text(path, "new ü") == path
+    assert path.read_text(encoding="utf-8") == "new ü"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_goes_wrong_leaves_the_old_file_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_text(tmp_path / "page.html", "old")
+
+    def fail(self: Path, target: Path) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(Path, "replace", fail)
+    with pytest.raises(OSError, match="no space"):
+        write_text(path, "new")
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"cannot write page.html: there is no directory .*nowhere"):
+        write_text(tmp_path / "nowhere" / "page.html", "")
+
+
+def test_a_file_and_its_name_are_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """First what is in it, then its name, and then the directory that holds the name."""
+    done: list[str] = []
+    sync, replace = os.fsync, Path.replace
+
+    def noted_sync(handle: int) -> None:
+        done.append("directory" if os.path.isdir(f"/proc/self/fd/{handle}") else "file")
+        sync(handle)
+
+    def noted_replace(self: Path, target: Path) -> Path:
+        done.append("name")
+        return replace(self, target)
+
+    monkeypatch.setattr(os, "fsync", noted_sync)
+    monkeypatch.setattr(Path, "replace", noted_replace)
+    write_text(tmp_path / "page.html", "text")
+    assert done == ["file", "name", "directory"]
+
+
+def test_what_killed_processes_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
+    left = ("page.html.0123456789ab.part", "page.html.ba9876543210.part")
+    others = (
+        "page.html.part",
+        "page.html.1.part",
+        "page.0123456789ab.html.part",
+        "page.html.xyz.part",
+        "pagexhtml.0123456789ab.part",
+    )
+    for name in left + others:
+        (tmp_path / name).touch()
+    write_text(tmp_path / "page.html", "text")
+    assert names(tmp_path) == {"page.html", *others}
+
+
+def test_what_is_being_written_is_left_alone(tmp_path: Path) -> None:
+    """Who writes it holds a lock, which goes with it when it is killed."""
+    path = tmp_path / "page.html"
+    with files._open_beside(path):
+        write_text(path, "mine")
+        assert len(names(tmp_path)) == 2
+    files.sweep(tmp_path, re.escape(path.name))
+    assert names(tmp_path) == {"page.html"}
+
+
+def test_many_may_write_the_same_file_at_once(tmp_path: Path) -> None:
+    texts = [f"{number} " * 10_000 for number in range(40)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda text: write_text(tmp_path / "page.html", text), texts))
+    assert (tmp_path / "page.html").read_text() in texts
+    assert names(tmp_path) == {"page.html"}
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    target = write_text(tmp_path / "elsewhere" / "page.html", "old")
+    link = tmp_path / "page.html"
+    link.symlink_to(target)
+    write_text(link, "new")
+    assert link.is_symlink()
+    assert target.read_text() == "new"
+    assert names(tmp_path / "elsewhere") == {"page.html"}
+
+
+def test_errors_name_the_file_that_was_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "taken").mkdir()
+    with pytest.raises(IsADirectoryError) as raised:
+        write_text(tmp_path / "taken", "text")
+    assert raised.value.filename == str(tmp_path / "taken")
+    assert names(tmp_path) == {"taken"}
+
+
+def test_to_see_whether_one_can_write_leaves_nothing(tmp_path: Path) -> None:
+    check_writable(tmp_path / "a" / "b")
+    assert not names(tmp_path / "a" / "b")
+    (tmp_path / "file").touch()
+    with pytest.raises(NotADirectoryError):
+        check_writable(tmp_path / "file" / "c")
+
+
+def test_a_file_that_others_may_not_read_or_write_stays_so(tmp_path: Path) -> None:
+    path = write_text(tmp_path / "page.html", "old")
+    path.chmod(0o600)
+    write_text(path, "new")
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root may give files away")
+def test_a_file_stays_its_owners(tmp_path: Path) -> None:
+    path = tmp_path / "of somebody"
+    path.touch()
+    os.chown(path, 1234, 2345)
+    path.chmod(0o640)
+    write_text(path, "new")
+    found = path.stat()
+    assert (found.st_uid, found.st_gid, found.st_mode & 0o777) == (1234, 2345, 0o640)
+
+
+def test_a_write_protected_file_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_text(tmp_path / "page.html", "old")
+    really = Path.open
+
+    def protected(self: Path, mode: str = "r", **options: Any) -> Any:
+        """As the system does it for who is not the administrator."""
+        if self == path and mode == "r+b":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return really(self, mode, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "open", protected)
+        with pytest.raises(PermissionError):
+            write_text(path, "new")
+    assert path.read_text() == "old"
+
+
+@pytest.mark.parametrize("name", ["p" * 255, "ü" * 127, "p" * 200, os.fsdecode(b"\xff\xfe")])
+def test_names_may_be_all_that_the_system_allows(tmp_path: Path, name: str) -> None:
+    write_text(tmp_path / name, "old")
+    write_text(tmp_path / name, "new")
+    assert (tmp_path / name).read_text() == "new"
+    assert names(tmp_path) == {name}
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_lock_ends_with_its_block_though_a_child_lives_on(tmp_path: Path) -> None:
+    with files.one_at_a_time(tmp_path):
+        child = os.fork()
+        if not child:
+            signal.pause()
+            os._exit(0)
+    try:
+        handle = os.open(tmp_path, os.O_RDONLY)
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # an error if it is locked
+        os.close(handle)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="a pipe or a device, and no file"):
+        files.read_bytes(tmp_path / "pipe")
+
+
+def test_new_directories_are_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settled: list[Path] = []
+    monkeypatch.setattr(files, "settle", settled.append)
+    files.make_directory(tmp_path / "a" / "b")
+    files.make_directory(tmp_path / "a" / "b")
+    assert sorted(settled) == [tmp_path, tmp_path / "a"]

@@ -1,0 +1,142 @@
+"""Two processes train as one would that sees both halves of every batch."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import json
+import os
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from parallelrnn.errors import ArgumentError
+from parallelrnn.training import distributed as launching
+from parallelrnn.training.trainer import make_fabric
+from tests.training import fits
+from tests.training.launching import ENVIRONMENT, LONG, TORCHRUN, run
+
+FITS = str(Path(fits.__file__))
+# The two halves of a gradient are added up in another order than by one process: a relative error of some ten
+# roundings, 6e-7. Adam divides by the size of the gradient, so that a step is wrong by as much of the learning rate.
+# That makes 120 * 0.02 * 6e-7 = 1.4e-6 of a weight after all steps, if errors add up, and some times as much since one
+# step leads to the next. Halves that counted alike, though their weights differ, are off by 1e-3 and more.
+TOLERANCE = 2e-5
+
+
+@pytest.mark.filterwarnings("ignore:.*values missing in 2 series:UserWarning")
+def test_two_processes_find_what_one_finds_and_go_on_when_one_was_killed(tmp_path: Path) -> None:
+    run([sys.executable, FITS, "everything", str(tmp_path)], tmp_path)
+    first, second = (load_file(tmp_path / f"numbers-{rank}.safetensors") for rank in (0, 1))
+    assert first.keys() == second.keys()
+    assert all(torch.equal(first[name], second[name]) for name in first), "both have the same to the bit"
+    check_numbers(first)
+    check_files(tmp_path)
+    for rank in (0, 1):
+        check_words(json.loads((tmp_path / f"said-{rank}.json").read_text()))
+    lost = (tmp_path / "killed.txt").read_text()
+    assert "process 1 was ended by signal 9" in lost
+    assert "checkpoint=directory, resume=True goes on after the last whole epoch" in lost
+    run([*TORCHRUN, "--standalone", "--nproc-per-node", "2", FITS, "go_on", str(tmp_path / "killed")], tmp_path)
+    resumed = load_file(tmp_path / "killed" / "numbers-1.safetensors")
+    assert len(resumed["kept history"]) == 4
+    assert resumed.keys() == {name for name in first if name.startswith("kept ")}
+    assert all(torch.equal(first[name], resumed[name]) for name in resumed), "as if nobody had been killed"
+    assert (tmp_path / "killed" / "model-0" / "model.json").exists(), "saved by the first, though the group had ended"
+    assert not (tmp_path / "killed" / "model-1").exists()
+
+
+def check_numbers(found: dict[str, torch.Tensor]) -> None:
+    """Those of two processes are those of one, weights and history, forecasts and their intervals."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        alone = {f"{name} {key}": one for name, fit in fits.FITS.items() for key, one in fit(1).items()}
+    finally:
+        torch.set_num_threads(before)
+    assert alone.keys() == {name for name in found if not name.startswith("kept ")}
+    for name, expected in alone.items():
+        # Forecasts are in the units of the series: up to 50.
+        relative = TOLERANCE if "forecasts" in name or "history" in name else 0
+        torch.testing.assert_close(found[name], expected, rtol=relative, atol=TOLERANCE, msg=lambda m, n=name: n + m)
+    history = alone["forecaster history"][:, 1]
+    assert 1 < len(history) < 6, "early stopping has decided"
+
+
+def check_files(folder: Path) -> None:
+    """The first process alone has written any, but for what the script itself writes."""
+    assert (folder / "model-0" / "model.json").exists()
+    assert not (folder / "model-1").exists()
+    for name in ("whole", "killed"):
+        assert len(list((folder / name / "checkpoint-0").iterdir())) == 1
+        assert not (folder / name / "checkpoint-1").exists()
+
+
+def check_words(said: dict[str, dict[str, str]]) -> None:
+    """All processes have said the same, instead of one waiting for another."""
+    refusals = said["refusals"]
+    for name in ("other data", "other steps", "other seeds", "exchanged", "other ending"):
+        assert "have not read the same data" in refusals[name]
+    assert "a batch of 1 cannot be shared by 2 processes" in refusals["small batch"]
+    assert "runs in 2 processes since its first fit, and devices=3" in refusals["three"]
+    assert said["epochs"] == 1, "time that is up in one is up in all"
+    assert "File exists" in said["no directory"], "what the first meets, all tell of"
+
+
+@pytest.mark.parametrize("interactive", [False, True])
+def test_nothing_is_run_again_where_there_is_no_script(interactive: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by python -c, or in a notebook."""
+    if interactive:
+        monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
+    else:
+        monkeypatch.setitem(sys.modules, "__main__", types.ModuleType("__main__"))
+    with pytest.raises(ArgumentError, match="put the fit into a file and run that, or use devices=1"):
+        make_fabric("cpu", 2, "32-true")
+    assert "LOCAL_RANK" not in os.environ, "nothing is left that a later fit would take for another's"
+
+
+@pytest.mark.parametrize(("spec", "what"), [(None, ["/a/fit.py"]), ("package.fit", ["-m", "package.fit"])])
+def test_scripts_and_modules_are_run_again_with_their_arguments(
+    spec: str | None, what: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    main = types.ModuleType("__main__")
+    main.__file__, main.__spec__ = "/a/fit.py", None if spec is None else importlib.machinery.ModuleSpec(spec, None)
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    monkeypatch.setattr(sys, "argv", ["fit.py", "--fast"])
+    assert launching._this_script(2) == [sys.executable, *what, "--fast"]
+
+
+def test_devices_are_the_processes_that_torchrun_has_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    torchrun = {"TORCHELASTIC_RUN_ID": "none", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2", "WORLD_SIZE": "6"}
+    for name, value in torchrun.items():
+        monkeypatch.setenv(name, value)
+    assert launching.nodes_of(2) == 3
+    with pytest.raises(ArgumentError, match=r"started 2 processes on this machine, and devices=1; give devices=2, or"):
+        make_fabric("cpu", 1, "32-true")
+
+
+def test_alone_one_writes() -> None:
+    assert launching.is_first()
+
+
+ENDS_AT_ONCE = """
+import os, sys
+from parallelrnn import Forecaster
+from tests.training.samples import hourly, quick
+if "LOCAL_RANK" in os.environ:
+    sys.exit(3)
+quick(devices=2).fit(hourly())
+"""
+
+
+@pytest.mark.slow
+def test_who_never_comes_is_not_waited_for(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(ENDS_AT_ONCE)
+    found = subprocess.run([sys.executable, script], env=ENVIRONMENT, capture_output=True, text=True, timeout=LONG)
+    assert found.returncode == 1
+    assert "ProcessError: process 1 ended with status 3 before training began" in found.stderr
