@@ -81,10 +81,10 @@ def test_what_killed_processes_left_is_removed_and_nothing_else(tmp_path: Path) 
 def test_what_is_being_written_is_left_alone(tmp_path: Path) -> None:
     """Who writes it holds a lock, which goes with it when it is killed."""
     path = tmp_path / "page.html"
-    with files._open_beside(path):
+    with files._open_temporary(path):
         write_text(path, "mine")
         assert len(names(tmp_path)) == 2
-    files.sweep(tmp_path, re.escape(path.name))
+    files.remove_leftovers(tmp_path, re.escape(path.name))
     assert names(tmp_path) == {"page.html"}
 
 
@@ -190,7 +190,7 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
 
 def test_new_directories_are_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settled: list[Path] = []
-    monkeypatch.setattr(files, "settle", settled.append)
+    monkeypatch.setattr(files, "sync_directory", settled.append)
     files.make_directory(tmp_path / "a" / "b")
     files.make_directory(tmp_path / "a" / "b")
     assert sorted(settled) == [tmp_path, tmp_path / "a"]

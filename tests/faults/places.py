@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 
-from parallelrnn.io import sentence
+from parallelrnn.io import os_error_sentence
 from parallelrnn.lab.experiments.adding import AddingConfig
 from parallelrnn.lab.experiments.experiment import Job
 from parallelrnn.lab.running.store import Store
@@ -30,7 +30,7 @@ def problem(do: Callable[[], object]) -> str:
     try:
         do()
     except OSError as error:
-        return sentence(error)
+        return os_error_sentence(error)
     return "none"
 
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from parallelrnn import Forecaster
 from parallelrnn.cli import forecasting
 from parallelrnn.cli.app import app
-from parallelrnn.io import sentence, write_text
+from parallelrnn.io import os_error_sentence, write_text
 from parallelrnn.lab.experiments import adding
 from parallelrnn.lab.running import provenance
 from parallelrnn.lab.running.runner import run
@@ -33,7 +33,7 @@ def test_a_full_disk_leaves_the_older_file(tmp_path: Path) -> None:
     path = write_text(tmp_path / "page.html", "old")
     with no_file_longer_than(1000), pytest.raises(OSError, match=r"page\.html") as raised:
         write_text(path, "new" * 1000)
-    assert sentence(raised.value) == f"{path}: file too large; make room there, or give another path"
+    assert os_error_sentence(raised.value) == f"{path}: file too large; make room there, or give another path"
     assert path.read_text() == "old"
     assert names(tmp_path) == {"page.html"}
 
@@ -110,7 +110,7 @@ def test_where_nothing_can_be_written_is_said_before_training(tmp_path: Path, mo
 def test_a_device_is_written_to_and_stays_one() -> None:
     with pytest.raises(OSError, match="/dev/full") as raised:
         write_text("/dev/full", "text")
-    assert sentence(raised.value) == "/dev/full: no space left on device; make room there, or give another path"
+    assert os_error_sentence(raised.value) == "/dev/full: no space left on device; make room there, or give another path"
     assert stat.S_ISCHR(Path("/dev/full").stat().st_mode)
     assert write_text("/dev/null", "text") == Path("/dev/null")
     assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
