@@ -306,7 +306,7 @@ def _model_file(path: Path) -> Path:
 def _check_kind(file: Path, metadata: Metadata, kind: str, version: int) -> None:
     """Raise unless a file is of this kind and version; both are taken out of its metadata."""
     if metadata.pop("format", None) != kind:
-        raise ModelFileError(f"{file} does not hold a {kind}")
+        raise ModelFileError(f"{file} holds no {kind}")
     saved = metadata.pop("version", None)
     if saved != version:
         newer = isinstance(saved, int) and saved > version
