@@ -18,7 +18,7 @@ try:
     from neuralforecast.core import MODEL_FILENAME_DICT
     from neuralforecast.losses.pytorch import MAE
 
-    from parallelrnn.errors import ModelFileError, check_integer
+    from parallelrnn.errors import ModelFileError, check_choice, check_integer
     from parallelrnn.forecast.explanation import Explanation, memory_of
     from parallelrnn.forecast.initialization import default_segment, start_decoder, wave_periods
     from parallelrnn.forecast.model import DECODERS, Architecture, Network
@@ -27,7 +27,7 @@ try:
     from parallelrnn.interpret.units import Step
     from parallelrnn.io import MODEL_FILE, load_model, save_model
     from parallelrnn.nn import WaveDecoder
-    from parallelrnn.training.arguments import check_blocks, check_choice
+    from parallelrnn.nn.encoder import check_block_size
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
         f"these models need {error.name}, which is not installed: pip install 'parallelrnn[neuralforecast]'",
@@ -113,7 +113,7 @@ class ParaModel(BaseModel):  # type: ignore[misc]
             check_integer("hidden_size", hidden_size, 1),
             check_integer("block_size", block_size, 1),
         )
-        check_blocks(hidden_size, block_size)
+        check_block_size(hidden_size, block_size)
         outputs = self.loss.outputsize_multiplier
         self.network = Network(
             Architecture(
