@@ -17,10 +17,9 @@ from parallelrnn.cli.app import app
 from parallelrnn.errors import CheckpointError, FileError, ModelFileError
 from parallelrnn.io import MODEL_FILE, load_tensors, save_tensors
 from parallelrnn.lab.experiments.adding import AddingConfig
-from parallelrnn.lab.experiments.experiment import ExperimentError, Job, Workspace
-from parallelrnn.lab.experiments.training import progress_of
+from parallelrnn.lab.experiments.experiment import ExperimentError, Job
 from parallelrnn.lab.running.store import Store
-from parallelrnn.training.checkpoint import FILE
+from parallelrnn.training.checkpoint import FILE, saved_progress
 from tests.faults.small_models import KIND, load, names, save, save_old
 from tests.support import raises
 from tests.training.samples import hourly
@@ -157,10 +156,10 @@ def test_a_damaged_checkpoint_is_refused_by_who_goes_on(kept: Path, tmp_path: Pa
         changed[place] ^= 16
         for one in (bytes(changed), data[:place]):
             file.write_bytes(one)
-            with pytest.raises(CheckpointError, match=r"checksum.*; delete it to start over"):
+            with raises(CheckpointError, FILE, "checksum", hint="delete it to start over"):
                 regressor().fit(*examples(), checkpoint=tmp_path, resume=True)
-            with pytest.raises(ExperimentError, match=r"checksum.*; delete it to start over"):
-                progress_of(Workspace(tmp_path))
+            with raises(CheckpointError, FILE, "checksum"):
+                saved_progress(file)
             assert file.read_bytes() == one, "it is left to who may know better"
     regressor().fit(*examples(), checkpoint=tmp_path)  # anew
 
@@ -168,7 +167,7 @@ def test_a_damaged_checkpoint_is_refused_by_who_goes_on(kept: Path, tmp_path: Pa
 def test_a_checkpoint_that_does_not_fit_is_refused(kept: Path, tmp_path: Path) -> None:
     metadata, tensors = load_tensors(kept)
     save_tensors(tmp_path / FILE, {name: one for name, one in tensors.items() if "random" not in name}, metadata)
-    with pytest.raises(CheckpointError, match=r"does not fit this release: 'random\.dropout'; remove it"):
+    with raises(CheckpointError, FILE, "random.cpu", hint="delete it to start over"):
         regressor().fit(*examples(), checkpoint=tmp_path, resume=True)
 
 

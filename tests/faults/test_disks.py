@@ -100,7 +100,7 @@ def test_where_nothing_can_be_written_is_said_before_training(tmp_path: Path, mo
     hourly(ids=("a",)).to_csv(data, index=False)
     made = quick(12)
     monkeypatch.setattr(forecasting, "Forecaster", lambda horizon, lookback, **options: made)
-    monkeypatch.setattr("parallelrnn.training.trainer.Trainer._epoch", lambda trainer: pytest.fail("it trained"))
+    monkeypatch.setattr("parallelrnn.training.trainer.Trainer._step", lambda trainer: pytest.fail("it trained"))
     result = CliRunner().invoke(app, ["fit", str(data), "--horizon", "12", "--out", str(data / "model"), "--resume"])
     assert result.exit_code == 3, result.output
     assert "series.csv/model: not a directory; give another path" in "".join(result.output.split("\n"))
