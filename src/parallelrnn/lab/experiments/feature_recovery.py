@@ -11,16 +11,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from parallelrnn.interpret import FeatureTracker
 from parallelrnn.lab.datasets import feature_simulation
 from parallelrnn.lab.experiments.experiment import Experiment, ExperimentError, Outcome, Workspace
-from parallelrnn.lab.experiments.supervised import regression_errors, train
+from parallelrnn.lab.experiments.supervised import fit
 from parallelrnn.lab.experiments.tradeoff import part_of, sum_of_targets
 from parallelrnn.nn import initialize, recurrent_blocks
-from parallelrnn.training.optimizers import Plateau
-from parallelrnn.training.trainer import PassSampler, TrainerConfig
 
 INITIAL = {"uniform": initialize.uniform_, "identity": initialize.identity_, "mixed": initialize.mixed_order_}
 
@@ -85,26 +82,9 @@ def run(config: FeatureRecoveryConfig, seed: int, workspace: Workspace) -> Outco
         return {name: kept[name] for name in ("counts", "modulus", "angle", "distance")}
 
     training, validation = part_of(splits.train), part_of(splits.validation)
-    how = TrainerConfig(
-        learning_rate=config.learning_rate,
-        schedule=Plateau(patience=config.patience),
-        max_epochs=config.max_epochs,
-        patience=None,
-        minimum_rate=config.minimum_rate,
-        keep_best=False,
-    )
     data = sum_of_targets(splits.train)
-    progress = train(
-        network,
-        training,
-        PassSampler(training.count, config.batch_size, seed, config.epoch_steps),
-        functional.mse_loss,
-        lambda network: {"validation": regression_errors(network, validation)["mse"]},
-        how,
-        workspace,
-        data,
-        watch,
-    )
+    options: dict[str, Any] = {"keep_best": False, "fingerprint": data, "observe": watch}
+    progress = fit(network, training, validation, config, seed, workspace, **options)
     metrics = {
         "validation": progress.errors[-1],
         "distance": progress.notes[-1]["distance"],
