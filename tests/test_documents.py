@@ -12,15 +12,19 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from typer.main import get_command
 
 import parallelrnn
+from parallelrnn.cli.app import app
 
 ROOT = Path(__file__).parents[1]
 GUIDES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")), ROOT / "results" / "README.md"]
+DOCUMENTS += sorted((ROOT / "src").rglob("*.md"))
 MODULES = [name for _, name, _ in pkgutil.walk_packages(parallelrnn.__path__, "parallelrnn.")]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\((?![a-z]+:)([^)#\s]*)#?([^)\s]*)\)")  # path and anchor of a link inside the repository
@@ -74,6 +78,20 @@ def anchors(path: Path) -> set[str]:
     """Return the anchors that a code host gives to the headings of a document."""
     headings = re.findall(r"^#+ (.*)$", FENCE.sub("", path.read_text()), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_every_option_of_the_command_line_is_documented() -> None:
+    page = (ROOT / "docs" / "api" / "command-line.md").read_text()
+    sections = dict(section.split("\n", 1) for section in page.split("\n## ")[1:])
+    commands: dict[str, Any] = dict(get_command(app).commands)
+    experiments = commands.pop("reproduce")
+    commands |= {f"reproduce {name}": experiments.get_command(None, name) for name in ("status", "tables")}
+    commands["reproduce"] = experiments.get_command(None, "adding")  # the options of all experiments
+    for name, command in commands.items():
+        options = [
+            option.opts[0] if option.opts[0].startswith("-") else option.opts[0].upper() for option in command.params
+        ]
+        assert [option for option in options if f"`{option}`" not in sections[name]] == [], name
 
 
 @pytest.mark.parametrize("name", MODULES)
