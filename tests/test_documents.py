@@ -1,4 +1,4 @@
-"""Documents: their code runs and prints what they show, and their links resolve."""
+"""Documents: their code runs and prints what they show, their links resolve, their tables come from results/."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from typer.main import get_command
 
 import parallelrnn
 from parallelrnn.cli.app import app
+from parallelrnn.lab.results_page import results_page, select_all
+from parallelrnn.lab.tables import marked_documents, renew_tables
 
 ROOT = Path(__file__).parents[1]
 GUIDES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -78,6 +80,19 @@ def anchors(path: Path) -> set[str]:
     """Return the anchors that a code host gives to the headings of a document."""
     headings = re.findall(r"^#+ (.*)$", FENCE.sub("", path.read_text()), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("path", marked_documents(DOCUMENTS), ids=lambda path: str(path.relative_to(ROOT)))
+def test_marked_tables_come_from_results(path: Path) -> None:
+    assert renew_tables(path.read_text(), ROOT / "results") == path.read_text()
+
+
+def test_the_page_of_results_comes_from_results() -> None:
+    page = (ROOT / "results" / "README.md").read_text()
+    figures: dict[str, list[str]] = {}
+    for name, address in re.findall(r"^!\[([\w-]+)\]\((.*)\)$", page, re.MULTILINE):
+        figures.setdefault(name, []).append(address)
+    assert results_page(select_all(ROOT / "results"), figures) == page
 
 
 def test_every_option_of_the_command_line_is_documented() -> None:
