@@ -14,7 +14,7 @@ from parallelrnn.lab.markdown import table
 from parallelrnn.lab.page import Page
 from parallelrnn.lab.picking import NOT_RUN, pick, refusing_lines
 from parallelrnn.lab.running.store import Line
-from parallelrnn.lab.tables import TABLES
+from parallelrnn.lab.paper_tables import TABLES
 
 HEAD = """# Results beside the paper's
 

@@ -152,6 +152,12 @@ def _means(text: str, value: Any) -> bool:
     return text == str(value)
 
 
+def run_key(experiment: str, config: Mapping[str, Any], seed: int) -> str:
+    """Return the identity of a run: a hash of all that decides its result."""
+    content = {"experiment": experiment, "config": config, "seed": seed}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
 @dataclass(frozen=True)
 class Job:
     """One run: a cell and a seed."""
@@ -166,8 +172,8 @@ class Job:
 
     @property
     def key(self) -> str:
-        """A name that no other job has."""
-        return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()[:16]
+        """The key of the job's run."""
+        return run_key(self.experiment, dataclasses.asdict(self.config), self.seed)
 
     def __str__(self) -> str:
         values = {
