@@ -10,11 +10,12 @@ In a document a table stands between two comments, and is made from the results 
 from __future__ import annotations
 
 import importlib
+import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,8 +25,10 @@ from parallelrnn.interpret.text import printable
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
-# By name, the function that makes a table from the results folder, as `module:function`; it returns a Table or Markdown.
-MARKED_TABLES: dict[str, str] = {}
+# By name, the function that makes a table from the results folder, as `module:function`: a Table, or Markdown.
+MARKED_TABLES: dict[str, str] = {
+    "experiments": "parallelrnn.lab.results_page:experiments_table",
+}
 
 _MARKED = re.compile(r"(<!-- table: (?P<name>[^>]*?) -->\n)(?P<table>.*?)(<!-- end table -->)", re.DOTALL)
 
@@ -87,7 +90,7 @@ def renew_tables(document: str, results: Path) -> str:
     return _MARKED.sub(renewed, document)
 
 
-def documents(paths: Iterable[Path]) -> list[Path]:
+def marked_documents(paths: Iterable[Path]) -> list[Path]:
     """Return the Markdown files with marked tables among these files and below these folders."""
     files = [file for path in paths for file in (sorted(path.rglob("*.md")) if path.is_dir() else [path])]
     return [file for file in files if _MARKED.search(file.read_text(encoding="utf-8"))]
@@ -116,6 +119,31 @@ def deviation(values: Sequence[float]) -> float | None:
     """Return the standard deviation over replicates, or None for a single one."""
     with np.errstate(invalid="ignore"):  # a run that diverged
         return float(np.std(values, ddof=1)) if len(values) > 1 else None
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean difference over pairs, and half of its 95 % interval by Student's t; None for a single pair."""
+
+    mean: float
+    margin: float | None
+    pairs: int
+
+    def __str__(self) -> str:
+        margin = "" if self.margin is None else f" ± {number(self.margin, '.2g')}"
+        return f"{number(self.mean, '+.3g')}{margin} ({self.pairs} pair{'s' if self.pairs != 1 else ''})"
+
+
+def paired_interval(ours: Mapping[Any, float], theirs: Mapping[Any, float], scale: float = 1.0) -> Interval | None:
+    """Return the mean difference of values with the same key (a seed, a data set); None if no key has both."""
+    from scipy.special import stdtrit
+
+    differences = [scale * (ours[key] - theirs[key]) for key in ours if key in theirs]
+    if not differences:
+        return None
+    pairs, spread = len(differences), deviation(differences)
+    margin = None if spread is None else spread / math.sqrt(pairs) * float(stdtrit(pairs - 1, 0.975))
+    return Interval(mean(differences), margin, pairs)
 
 
 def mean_and_deviation(values: Sequence[float], form: str = "#.4g") -> str:
