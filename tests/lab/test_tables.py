@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from parallelrnn.lab.benchmarks.kernels.turns import PASSES
+from parallelrnn.lab.benchmarks.timing import PASSES
 from parallelrnn.lab.document import section
 from parallelrnn.lab.experiments.registry import EXPERIMENTS
 from parallelrnn.lab.experiments.speed import VANILLA

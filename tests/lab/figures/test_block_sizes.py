@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parallelrnn.lab.benchmarks.kernels.turns import PASSES
+from parallelrnn.lab.benchmarks.timing import PASSES
 from parallelrnn.lab.experiments.speed import VANILLA
 from parallelrnn.lab.running.store import Line
 from tests.lab.figures.pictures import pictures

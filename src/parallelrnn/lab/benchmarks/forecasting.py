@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import os
 import statistics
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,7 @@ LOOKBACKS = (96, 336)
 HORIZONS = (96, 192, 336, 720)
 CELLS = ("linear", "gru")
 SEEDS = (0, 1, 2)
+LEVELS = ("80", "95")  # of intervals, in percent
 BASELINES = ("linear (NLinear)", "seasonal naive", "naive")
 # The lowest published MSE and MAE. Look-back 96: SegRNN (arXiv 2308.11200), and iTransformer, TimesNet, PatchTST,
 # Crossformer, DLinear and FEDformer as in iTransformer's Table 10 (arXiv 2310.06625). Look-back 336: PatchTST
@@ -118,48 +119,38 @@ def errors(results: Path) -> Table:
 
 def coverage(results: Path) -> Table:
     """Return how often values fell inside the intervals of 80 and 95 %."""
+    by_setting = _load(results)
     rows = []
-    for setting, scores in _load(results).items():
-        shown = [", ".join(f"{_coverage(scores[cell], level):.1%}" for level in ("80", "95")) for cell in CELLS]
+    for setting, scores in by_setting.items():
+        shown = [", ".join(f"{_coverage(scores[cell], level):.1%}" for level in LEVELS) for cell in CELLS]
         rows.append([*_name(setting, scores), *shown])
-    return Table(["data", "look-back", "horizon", "seeds", *CELLS], rows)
+    off = {level: [_coverage(s["linear"], level) - int(level) / 100 for s in by_setting.values()] for level in LEVELS}
+    near = " and ".join(f"{sum(abs(value) <= 0.03 for value in off[level])} ({level} %)" for level in LEVELS)
+    note = f"`linear` is within 3 points of the level in {near} of {len(rows)} settings."
+    return Table(["data", "look-back", "horizon", "seeds", *CELLS], rows, note=note)
 
 
-def _name(setting: Setting, scores: dict[str, Scores]) -> Sequence[str]:
+def _name(setting: Setting, scores: dict[str, Scores]) -> list[str]:
     return [*map(str, setting), str(len(scores["linear"]))]
 
 
-def summary(results: Path) -> str:
-    """Return, as a list in Markdown, how the readable default compares with the other methods."""
-    excess: dict[str, dict[str, float]] = defaultdict(dict)  # relative, by what it is compared with and the setting
-    points: dict[str, dict[str, float]] = defaultdict(dict)  # by level and setting: coverage minus level
+def summary(results: Path) -> Table:
+    """Return how the errors of the readable default compare with those of other methods."""
+    excess: dict[str, dict[str, float]] = defaultdict(dict)  # relative, by row and setting
     for setting, scores in _load(results).items():
-        name = "{} {}/{}".format(*setting)
-        published = PUBLISHED.get(setting[:2], {}).get(setting[2], (None, None))
-        for metric, best in zip(("mse", "mae"), published, strict=True):
-            if best is not None:
-                excess[f"the best published {metric.upper()}"][name] = _mean(scores["linear"], metric) / best - 1
-        for method in ("gru", *BASELINES):
-            ratio = _mean(scores["linear"], "mse") / _mean(scores[method], "mse")
-            excess[f"the MSE of {method}"][name] = ratio - 1
-        for level in ("80", "95"):
-            points[level][name] = 100 * _coverage(scores["linear"], level) - float(level)
-    lines = []
-    for other, by_setting in excess.items():
-        least, most = min(by_setting, key=by_setting.__getitem__), max(by_setting, key=by_setting.__getitem__)
-        below, near = (sum(value <= limit for value in by_setting.values()) for limit in (0, 0.02))
-        lines.append(
-            f"- `linear` against {other}: equal or lower in {below} of {len(by_setting)} settings, at most 2 % higher "
-            f"in {near}; from {by_setting[least]:+.1%} ({least}) to {by_setting[most]:+.1%} ({most})."
-        )
-    for level, by_setting in points.items():
-        near = sum(abs(value) <= 3 for value in by_setting.values())
-        worst = max(by_setting, key=lambda name: abs(by_setting[name]))
-        lines.append(
-            f"- intervals of {level} %: coverage within 3 points in {near} of {len(by_setting)} settings; furthest off "
-            f"by {by_setting[worst]:+.1f} ({worst})."
-        )
-    return "\n".join(lines)
+        mse, mae = (_mean(scores["linear"], metric) for metric in ("mse", "mae"))
+        best_mse, best_mae = PUBLISHED.get(setting[:2], {}).get(setting[2], (None, None))
+        others = {"best published MSE": (mse, best_mse), "best published MAE": (mae, best_mae)}
+        others |= {f"MSE of {method}": (mse, _mean(scores[method], "mse")) for method in ("gru", *BASELINES)}
+        for row, (ours, other) in others.items():
+            if other is not None:
+                excess[row]["{} {}/{}".format(*setting)] = ours / other - 1
+    rows = []
+    for row, by_setting in excess.items():
+        counts = [sum(value <= limit for value in by_setting.values()) for limit in (math.inf, 0, 0.02)]
+        ends = [choose(by_setting, key=by_setting.__getitem__) for choose in (min, max)]
+        rows.append([row, *map(str, counts), *(f"{by_setting[end]:+.1%} ({end})" for end in ends)])
+    return Table(["`linear` against", "settings", "equal or lower", "at most 2 % higher", "lowest", "highest"], rows)
 
 
 if __name__ == "__main__":
