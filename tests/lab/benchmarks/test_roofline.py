@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from parallelrnn.kernels.limits import Limits
-from parallelrnn.lab.benchmarks.kernels.cases import Case
-from parallelrnn.lab.benchmarks.kernels.roofline import Work, work
+from parallelrnn.lab.benchmarks.cases import Case
+from parallelrnn.lab.benchmarks.roofline import Work, work
 
-CASE = Case("by hand", 5, 3, 4, 2, num_layers=2, block_size=2)
+CASE = Case(name="by hand", length=5, input_size=3, hidden_size=4, batch=2, num_layers=2, block_size=2)
 
 
 def test_inference_of_an_rnn() -> None:
@@ -28,12 +30,12 @@ def test_training_of_an_rnn() -> None:
     assert work(CASE, "RNN", "training") == Work(480 + 960 + 960, 80, 4 * (2 * 30 + 2 * 80 + 2 * 40 + 40))
 
 
-def test_training_of_an_lstm_keeps_its_cells() -> None:
+def test_training_of_an_lstm_saves_its_cells() -> None:
     assert work(CASE, "LSTM", "training") == Work(4 * 2400, 80 * 6, 4 * (2 * 30 + 2 * 160 + 2 * 40 + 40))
 
 
-def test_gates_are_kept_where_the_input_has_more_than_8_columns() -> None:
-    narrow, wide = (Case("", 5, columns, 4, 2) for columns in (8, 9))
+def test_gates_are_saved_where_the_input_has_more_than_8_columns() -> None:
+    narrow, wide = (replace(CASE, input_size=columns, num_layers=1) for columns in (8, 9))
     extra_input = 2 * 10 * 4
     assert work(wide, "GRU", "training").bytes - work(narrow, "GRU", "training").bytes == extra_input + 2 * 3 * 40 * 4
     assert work(wide, "RNN", "training").bytes - work(narrow, "RNN", "training").bytes == extra_input
