@@ -136,7 +136,7 @@ def main() -> None:
     if arguments.in_process is not None:
         fuzz(arguments.only[0], arguments.seconds, arguments.in_process)
         return
-    from parallelrnn.lab.runs import provenance
+    from parallelrnn.lab.benchmarks.measuring import provenance
     from parallelrnn.lab.tables import Table
 
     folder = Path(tempfile.mkdtemp(prefix="fuzz-"))

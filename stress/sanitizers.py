@@ -23,7 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from parallelrnn.kernels.library import BUILT
-from parallelrnn.lab.runs import provenance
+from parallelrnn.lab.benchmarks.measuring import provenance
 from parallelrnn.lab.tables import Table
 
 HERE = Path(__file__).parent
