@@ -31,6 +31,7 @@ MARKED_TABLES: dict[str, str] = {
     "classification": "parallelrnn.lab.benchmarks.classification:table",
     "end-to-end": "parallelrnn.lab.benchmarks.end_to_end:table",
     "experiments": "parallelrnn.lab.results_page:experiments_table",
+    "forecasting": "parallelrnn.lab.benchmarks.forecasting:readme_table",
     "forecasting-coverage": "parallelrnn.lab.benchmarks.forecasting:coverage",
     "forecasting-errors": "parallelrnn.lab.benchmarks.forecasting:errors",
     "forecasting-summary": "parallelrnn.lab.benchmarks.forecasting:summary",
