@@ -1,4 +1,4 @@
-"""Trainings that were cut off, of an estimator and of an experiment, as they are gone on with."""
+"""Checkpoints of an estimator and of an experiment, as they are resumed from."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from fuzz_targets import grammar
 from fuzz_targets.target import Target
 from fuzz_targets.tensors import NOT_BUILT, Numbers
 from parallelrnn.errors import CheckpointError
+from parallelrnn.io import load_tensors, save_tensors
 from parallelrnn.lab.experiments.experiment import ExperimentError, Workspace
 from parallelrnn.lab.experiments.tasks import Part, Regression
 from parallelrnn.lab.experiments.training import Schedule, Training
 from parallelrnn.training.checkpoint import FILE, Checkpoint
-from parallelrnn.training.sealed_tensors import read_sealed, write_sealed
 from parallelrnn.training.trainer import Progress
 
 _OF = "a training"
@@ -26,7 +26,7 @@ _numbers = Numbers()
 
 
 def _trainer() -> Any:
-    """All of a `Trainer` that a checkpoint keeps."""
+    """Return all of a `Trainer` that a checkpoint saves."""
     network = nn.Linear(2, 1)
     optimizer = torch.optim.Adam(network.parameters())
     network(torch.ones(1, 2)).sum().backward()
@@ -51,18 +51,18 @@ def _seeds(folder: Path) -> list[bytes]:
     training.run()
     found = []
     for index in range(2):
-        words, tensors = read_sealed(folder / str(index) / FILE)
+        words, tensors = load_tensors(folder / str(index) / FILE)
         described = _numbers.describe(index, tensors)
         found.append(json.dumps({"from": index, "words": words, "tensors": described}).encode())
     return found
 
 
-def _go_on(data: bytes, folder: Path) -> None:
+def _resume(data: bytes, folder: Path) -> None:
     threads = torch.get_num_threads()
     try:
         document = json.loads(data)
         tensors = _numbers.build(document["from"], document["tensors"])
-        write_sealed(folder / FILE, tensors, document["words"])
+        save_tensors(folder / FILE, tensors, document["words"])
     except NOT_BUILT:
         return
     try:
@@ -77,4 +77,12 @@ def _go_on(data: bytes, folder: Path) -> None:
         torch.set_num_threads(threads)
 
 
-TARGETS = [Target("checkpoints", _seeds, _go_on, (CheckpointError, ExperimentError), grammar.mutate)]
+TARGETS = [
+    Target(
+        name="checkpoints",
+        seeds=_seeds,
+        read=_resume,
+        errors=(CheckpointError, ExperimentError),
+        mutate=grammar.mutate,
+    )
+]
