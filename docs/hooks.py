@@ -17,7 +17,6 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
 PAGES = {  # files outside docs/, and the pages that they become
-    "src/parallelrnn/lab/benchmarks/README.md": "benchmarks.md",
     "results/README.md": "results.md",
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",

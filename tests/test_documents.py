@@ -26,7 +26,6 @@ from parallelrnn.lab.tables import marked_documents, renew_tables
 ROOT = Path(__file__).parents[1]
 GUIDES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")), ROOT / "results" / "README.md"]
-DOCUMENTS += sorted((ROOT / "src").rglob("*.md"))
 MODULES = [name for _, name, _ in pkgutil.walk_packages(parallelrnn.__path__, "parallelrnn.")]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\((?![a-z]+:)([^)#\s]*)#?([^)\s]*)\)")  # path and anchor of a link inside the repository
