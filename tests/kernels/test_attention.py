@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from parallelrnn.kernels import attention as module
-from parallelrnn.kernels.attention import WIDEST, attention, reference_attention
+from parallelrnn.kernels.attention import MAX_WIDTH, attention, reference_attention
 from parallelrnn.kernels.library import INSTRUCTIONS
 
 # Weights are at most one and sum to one, so errors are a few units of rounding of the values; exp in float has a
@@ -149,7 +149,7 @@ def test_small_weights_keep_their_digits(dtype: torch.dtype, score: float) -> No
 
 
 def test_wide_heads_strided_input_and_compilation() -> None:
-    q, k, v = tensors((2, 3, 4, 2, WIDEST + 1), torch.float32)
+    q, k, v = tensors((2, 3, 4, 2, MAX_WIDTH + 1), torch.float32)
     torch.testing.assert_close(attention(q, k, v, 2), reference_attention(q, k, v, 2))
     q, k, v = (torch.randn(2, 8, 5).transpose(1, 2) for _ in range(3))
     torch.testing.assert_close(attention(q, k, v, 4), reference_attention(q, k, v, 4), rtol=1e-5, atol=1e-5)

@@ -27,7 +27,7 @@ def test_the_library_is_here_and_the_best_instructions_come_first() -> None:
 
 
 def test_says_why_it_cannot_be_loaded(tmp_path: Path) -> None:
-    assert "recurrence.so is not there" in library.load(tmp_path / "recurrence.so").problem
+    assert "recurrence.so does not exist" in library.load(tmp_path / "recurrence.so").problem
     (tmp_path / "broken.so").write_text("not a library")
     assert "could not be loaded" in library.load(tmp_path / "broken.so").problem
 
@@ -50,12 +50,12 @@ def test_without_kernels_the_reference_runs_and_one_warning_says_what_to_do(monk
     monkeypatch.setattr(cpu, "INSTRUCTIONS", None)
     monkeypatch.setattr(dispatch, "INSTRUCTIONS", None)
     monkeypatch.setattr(dispatch, "LIBRARY", library.Library(Path("nowhere"), problem="the C kernels were not built"))
-    dispatch._warn_once.cache_clear()
+    dispatch._warn_slow.cache_clear()
     with pytest.warns(UserWarning, match=r"the C kernels were not built.*install a C compiler.*doctor"):
         output, _ = layer(x)
     layer(x)  # a second warning would be an error
     torch.testing.assert_close(output, expected)
-    dispatch._warn_once.cache_clear()
+    dispatch._warn_slow.cache_clear()
 
 
 @pytest.mark.skipif(os.name == "nt", reason="uses a shell's false as the compiler")

@@ -49,11 +49,11 @@ class Problem:
 
     def forward(self, training: bool = True) -> tuple[Tensor, tuple[Tensor, ...], tuple[Tensor, ...]]:
         given = (self.recurrent, self.recurrent_bias, self.state, self.lengths, self.reverse)
-        return triton.forward(self.mode, self.u.clone(), *given, training)
+        return triton.run_forward(self.mode, self.u.clone(), *given, training)
 
     def backward(self, output: Tensor, saved: tuple[Tensor, ...]) -> tuple[Any, ...]:
         given = (self.recurrent, self.recurrent_bias, self.state, self.lengths, self.reverse)
-        return triton.backward(self.mode, self.grad_output, self.grad_final, output, saved, *given)
+        return triton.run_backward(self.mode, self.grad_output, self.grad_final, output, saved, *given)
 
     def reference(self) -> tuple[list[Tensor], list[Tensor | None]]:
         """Output and final state; and the gradients for u, weights, bias and state, all in float64."""
@@ -229,11 +229,11 @@ def test_what_is_saved(mode: str) -> None:
     case = problem(mode, lengths=True)
     u = case.u.clone()
     given = (case.recurrent, case.recurrent_bias, case.state, case.lengths, case.reverse)
-    output, final, nothing = triton.forward(mode, u, *given, False)
+    output, final, nothing = triton.run_forward(mode, u, *given, False)
     assert nothing == ()
     assert torch.equal(u, case.u)
 
-    trained, trained_final, saved = triton.forward(mode, u, *given, True)
+    trained, trained_final, saved = triton.run_forward(mode, u, *given, True)
     assert all(map(torch.equal, (trained, *trained_final), (output, *final)))
     if not mode.startswith("RNN"):
         assert saved[-1].data_ptr() == u.data_ptr()
@@ -268,7 +268,7 @@ def test_activations_to_the_last_places(mode: str, function: Callable[[Tensor], 
     x = torch.logspace(-30, 4, 500, dtype=torch.float64)
     x = torch.cat([-x, torch.linspace(-2, 2, 500, dtype=torch.float64), x]).to(DEVICE, dtype)
     weight, state = x.new_zeros(1, 1, 1, 1), (x.new_zeros(len(x), 1),)
-    output, _, _ = triton.forward(mode, x.view(1, -1, 1), weight, None, state, None, False, False)
+    output, _, _ = triton.run_forward(mode, x.view(1, -1, 1), weight, None, state, None, False, False)
     expected = function(x.double())
     visible = expected.abs() > torch.finfo(dtype).tiny
     error = (output.view(-1).double() - expected).abs() / expected.abs()
@@ -317,7 +317,7 @@ def test_what_is_launched_is_what_hardware_takes(mode: str, monkeypatch: pytest.
         def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., None]:
             return lambda *arguments, num_warps, **constants: launched.append((grid, num_warps))
 
-    triton_programs.hand_over()
+    triton_programs.compile_functions()
     monkeypatch.setattr(triton_programs, "forward_kernel", Kernel())
     monkeypatch.setattr(triton_programs, "backward_kernel", Kernel())
     for dtype in TOL:
@@ -346,7 +346,7 @@ def test_the_interpreter_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_missing_triton_is_named_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "triton", None)
     with pytest.raises(ImportError, match="pip install triton"):
-        triton_programs.hand_over.__wrapped__()
+        triton_programs.compile_functions.__wrapped__()
 
 
 def compile_for_a_gpu(mode: str, dtype: str, block_size: int, all_given: bool) -> list[str]:
@@ -355,7 +355,7 @@ def compile_for_a_gpu(mode: str, dtype: str, block_size: int, all_given: bool) -
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    triton_programs.hand_over()
+    triton_programs.compile_functions()
     absent = set() if mode == "LSTM" else {"c_0", "c_n", "grad_c_n", "grad_c_0", "cells"}
     if not all_given:
         absent |= {"bias", "bias_sums", "lengths", "grad_output", "grad_h_n", "grad_c_n"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from parallelrnn.kernels.limits import Limits
+from parallelrnn.kernels.machine_peak import MachinePeak
 from parallelrnn.lab.benchmarks.kernels import run, timing
 from parallelrnn.lab.benchmarks.kernels.cases import CASES, QUICK, Case
 from parallelrnn.lab.benchmarks.kernels.conditions import Conditions
@@ -12,7 +12,7 @@ from parallelrnn.lab.benchmarks.kernels.results import Bound, Measurement, Resul
 from parallelrnn.lab.benchmarks.kernels.timing import Timing
 
 TINY = Case("S1", length=3, input_size=1, hidden_size=4, batch=2)
-LIMITS = Limits(fma=1e9, tanh=1e8, bandwidth=1e9)
+LIMITS = MachinePeak(fma=1e9, tanh=1e8, bandwidth=1e9)
 CONDITIONS = Conditions(
     processor="some processor",
     cores=2,
@@ -35,7 +35,7 @@ def make_tiny(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(CASES, name, Case(name, TINY.length, TINY.input_size, TINY.hidden_size, TINY.batch))
     monkeypatch.setattr(timing, "WINDOW", 1e-9)
     monkeypatch.setattr(timing, "MAX_FOREIGN", float("inf"))
-    monkeypatch.setattr(run.limits, "measure", lambda threads: LIMITS)
+    monkeypatch.setattr(run.machine_peak, "measure", lambda threads: LIMITS)
 
 
 def made_up() -> Results:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from parallelrnn.io import write_text
-from parallelrnn.kernels.limits import Limits
+from parallelrnn.kernels.machine_peak import MachinePeak
 from parallelrnn.lab.benchmarks.kernels import BenchError
 from parallelrnn.lab.benchmarks.kernels.cases import Case
 from parallelrnn.lab.benchmarks.kernels.conditions import Conditions
@@ -65,7 +65,7 @@ class Results:
 
     conditions: Conditions
     runs: list[Run] = field(default_factory=list)
-    limits: Limits | None = None
+    limits: MachinePeak | None = None
     gate: list[Check] = field(default_factory=list)
     cases: list[Measurement] = field(default_factory=list)
     memory: list[Memory] = field(default_factory=list)
@@ -107,7 +107,7 @@ def _from_json(found: dict[str, Any]) -> Results:
     return Results(
         conditions=Conditions(**found["conditions"]),
         runs=[Run(**run) for run in found["runs"]],
-        limits=found["limits"] and Limits(**found["limits"]),
+        limits=found["limits"] and MachinePeak(**found["limits"]),
         gate=[Check(**one) for one in found["gate"]],
         cases=[_measurement(one) for one in found["cases"]],
         memory=[replace(Memory(**one), case=Case(**one["case"])) for one in found["memory"]],

@@ -29,7 +29,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from parallelrnn.kernels.cpu import FEW_INPUTS
-from parallelrnn.kernels.limits import Limits
+from parallelrnn.kernels.machine_peak import MachinePeak
 from parallelrnn.lab.benchmarks.kernels.cases import Case
 
 GATES = {"RNN": 1, "LSTM": 4, "GRU": 3}
@@ -49,7 +49,7 @@ class Work:
     def __add__(self, other: Work) -> Work:
         return Work(self.flops + other.flops, self.activations + other.activations, self.bytes + other.bytes)
 
-    def seconds(self, limits: Limits) -> float:
+    def seconds(self, limits: MachinePeak) -> float:
         """The least time for it."""
         return max(self.flops / limits.fma + self.activations / limits.tanh, self.bytes / limits.bandwidth)
 

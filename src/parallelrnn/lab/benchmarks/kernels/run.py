@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from parallelrnn.kernels import limits
+from parallelrnn.kernels import machine_peak
 from parallelrnn.kernels.library import INSTRUCTIONS
 from parallelrnn.kernels.memory import POOL
 from parallelrnn.lab.benchmarks.kernels import BenchError, conditions, gate, memory, roofline, timing
@@ -56,7 +56,7 @@ def run(
         results.gate = [one for one in results.gate if one not in checks] + checks
         if results.limits is None:
             tell("measuring the limits of this machine")
-            results.limits = limits.measure(settings.threads)
+            results.limits = machine_peak.measure(settings.threads)
         for _ in _measure_all(settings, results, tell):
             if output is not None:
                 results.save(output)
