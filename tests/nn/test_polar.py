@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from parallelrnn import ParaGRU, ParaLSTM, ParaRNN, ParaRNNCell
-from parallelrnn.nn.polar import modulus_to_log_rate, polar_blocks
+from parallelrnn.nn.blocks import modulus_to_log_rate, polar_blocks
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)

@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 from parallelrnn import FeatureTracker, recurrence_features, report
 from parallelrnn.nn import BlockRecurrentTransformer
-from parallelrnn.nn.gates import GATES, make_gate
-from parallelrnn.nn.transformer import Cache, RecurrentTokenLayer
+from parallelrnn.nn.token_layers import GATES, Cache, RecurrentTokenLayer, make_gate
 
 ATTENTIONS = ("para", "multihead")
 
