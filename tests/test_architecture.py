@@ -50,24 +50,26 @@ def test_dependencies_point_one_way() -> None:
     assert seen == set(ORDER) - set(MODULES)
 
 
-def test_importing_needs_torch_and_numpy_alone() -> None:
-    others = (
-        "scipy",
-        "pandas",
-        "narwhals",
-        "safetensors",
-        "lightning_fabric",
-        "statsmodels",
-        "onnx",
-        "typer",
-        "rich",
-        "matplotlib",
-        "plotly",
-        "jinja2.environment",
-    )
-    script = f"import sys, parallelrnn; print([m for m in {others} if m in sys.modules])"
-    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert result.stdout.strip() == "[]"
+def run(script: str) -> str:
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_importing_the_package_imports_nothing_else() -> None:
+    assert run("import sys, parallelrnn; print([m for m in ('torch', 'numpy') if m in sys.modules])") == "[]"
+
+
+def test_layers_and_reading_need_torch_and_numpy_alone() -> None:
+    others = "scipy pandas narwhals safetensors lightning_fabric statsmodels onnx typer rich matplotlib plotly"
+    packages = (*others.split(), "jinja2.environment")
+    script = f"import sys, parallelrnn.nn, parallelrnn.interpret; print([m for m in {packages} if m in sys.modules])"
+    assert run(script) == "[]"
+
+
+def test_a_missing_package_is_named_with_the_extra_that_installs_it() -> None:
+    script = "import sys; sys.modules['pandas'] = None; import parallelrnn\ntry: parallelrnn.Forecaster\n"
+    message = run(f"{script}except ModuleNotFoundError as error: print(error)")
+    assert "pandas" in message
+    assert "pip install 'parallelrnn[forecast]'" in message
 
 
 def test_public_names() -> None:
