@@ -37,7 +37,9 @@ def imports(path: Path) -> set[str]:
             names |= {f"{node.module}.{alias.name}" for alias in node.names}
         elif isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
-    return {parts[1] for name in names if (parts := name.split("."))[0] == "parallelrnn" and len(parts) > 1}
+    ours = {parts[1] for name in names if (parts := name.split("."))[0] == "parallelrnn" and len(parts) > 1}
+    public = ours & set(parallelrnn.__all__)  # imported from the top, defined in a package
+    return ours - public | {getattr(parallelrnn, name).__module__.split(".")[1] for name in public}
 
 
 def test_dependencies_point_one_way() -> None:
