@@ -34,7 +34,7 @@ ROOT = HERE.parent
 RESULTS = HERE / "results" / "sanitizers.json"
 DRIVER = HERE / "kernels.c"
 SOURCES = ROOT / "src" / "parallelrnn" / "kernels" / "csrc"
-TESTS = ("cpu", "attention", "linear", "memory", "operators", "boundaries")
+TESTS = ("cpu", "attention", "linear", "memory", "operators", "validation")
 # Those of setup.py, but for -O1 instead of -O3: a report then leads to the line.
 FLAGS = ["-std=gnu11", "-O1", "-g1", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math"]
 FLAGS += ["-fvisibility=hidden", "-fPIC", "-fopenmp", "-fno-omit-frame-pointer"]
