@@ -160,10 +160,7 @@ def test_plain_calls_are_validated_too() -> None:
         ("state", lambda: recurrence("GRU", x, weights, (state[0][:3],))),
         ("lengths", lambda: recurrence("GRU", x, weights, state, lengths.int())),
         ("input_bias", lambda: recurrence("GRU", x, weights._replace(input_bias=x[0, 0]), state)),
-        (
-            "recurrent_bias",
-            lambda: recurrence("GRU", x, weights._replace(recurrent_bias=double), state),
-        ),
+        ("recurrent_bias", lambda: recurrence("GRU", x, weights._replace(recurrent_bias=double), state)),
     ):
         for training in (True, False):
             with torch.set_grad_enabled(training), raises(TensorError, argument=argument):

@@ -199,13 +199,15 @@ def test_projections_that_a_hint_proposes_work(block_size: Any, proposals: list[
     ParaLSTM(3, 8, proj_size=4)
 
 
-def test_positional_arguments_are_in_the_order_of_torch() -> None:
-    rnn = ParaRNN(3, 8, 2, "relu", False, True, 0.5, True)
-    theirs = nn.RNN(3, 8, 2, "relu", False, True, 0.5, True)
-    for name in ("num_layers", "nonlinearity", "bias", "batch_first", "dropout", "bidirectional"):
-        assert getattr(rnn, name) == getattr(theirs, name)
-    lstm = ParaLSTM(3, 8, 2, False, True, 0.5, True, 4)
-    other = nn.LSTM(3, 8, 2, False, True, 0.5, True, 4)
-    for name in ("num_layers", "bias", "batch_first", "dropout", "bidirectional", "proj_size"):
-        assert getattr(lstm, name) == getattr(other, name)
-    assert ParaRNNCell(3, 8, False, "relu").nonlinearity == nn.RNNCell(3, 8, False, "relu").nonlinearity
+@pytest.mark.parametrize(
+    ("ours", "theirs", "arguments"),
+    [
+        (ParaRNN, nn.RNN, (3, 8, 2, "relu", False, True, 0.5, True)),
+        (ParaLSTM, nn.LSTM, (3, 8, 2, False, True, 0.5, True, 4)),
+        (ParaRNNCell, nn.RNNCell, (3, 8, False, "relu")),
+    ],
+)
+def test_positional_arguments_are_in_the_order_of_torch(ours: Any, theirs: Any, arguments: tuple[Any, ...]) -> None:
+    module, twin = ours(*arguments), theirs(*arguments)
+    for name in ("num_layers", "nonlinearity", "bias", "batch_first", "dropout", "bidirectional", "proj_size"):
+        assert getattr(module, name, 0) == getattr(twin, name, 0)

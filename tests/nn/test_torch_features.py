@@ -94,15 +94,6 @@ def test_packed_sequences_with_projected_unequal_blocks_under_autocast() -> None
 
 
 @each_layer
-def test_packed_input_without_a_state(cls: Any) -> None:
-    layer = cls(3, 8, batch_first=True)
-    sequences = [torch.randn(length, 3) for length in (2, 4)]
-    output, _ = pad_packed_sequence(layer(pack_sequence(sequences, enforce_sorted=False))[0], batch_first=True)
-    for index, sequence in enumerate(sequences):
-        torch.testing.assert_close(output[index, : len(sequence)], layer(sequence)[0])
-
-
-@each_layer
 def test_unbatched_and_batch_first_inputs(cls: Any) -> None:
     layer = cls(3, 8, num_layers=2, bidirectional=True)
     first = cls(3, 8, num_layers=2, bidirectional=True, batch_first=True)
