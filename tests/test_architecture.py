@@ -37,7 +37,9 @@ def imports(path: Path) -> set[str]:
             names |= {f"{node.module}.{alias.name}" for alias in node.names}
         elif isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
-    return {parts[1] for name in names if (parts := name.split("."))[0] == "parallelrnn" and len(parts) > 1}
+    ours = {parts[1] for name in names if (parts := name.split("."))[0] == "parallelrnn" and len(parts) > 1}
+    public = ours & set(parallelrnn.__all__)  # imported from the top, defined in a package
+    return ours - public | {getattr(parallelrnn, name).__module__.split(".")[1] for name in public}
 
 
 def test_dependencies_point_one_way() -> None:
@@ -50,24 +52,26 @@ def test_dependencies_point_one_way() -> None:
     assert seen == set(ORDER) - set(MODULES)
 
 
-def test_importing_needs_torch_and_numpy_alone() -> None:
-    others = (
-        "scipy",
-        "pandas",
-        "narwhals",
-        "safetensors",
-        "lightning_fabric",
-        "statsmodels",
-        "onnx",
-        "typer",
-        "rich",
-        "matplotlib",
-        "plotly",
-        "jinja2.environment",
-    )
-    script = f"import sys, parallelrnn; print([m for m in {others} if m in sys.modules])"
-    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert result.stdout.strip() == "[]"
+def run(script: str) -> str:
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_importing_the_package_imports_nothing_else() -> None:
+    assert run("import sys, parallelrnn; print([m for m in ('torch', 'numpy') if m in sys.modules])") == "[]"
+
+
+def test_layers_and_reading_need_torch_and_numpy_alone() -> None:
+    others = "scipy pandas narwhals safetensors lightning_fabric statsmodels onnx typer rich matplotlib plotly"
+    packages = (*others.split(), "jinja2.environment")
+    script = f"import sys, parallelrnn.nn, parallelrnn.interpret; print([m for m in {packages} if m in sys.modules])"
+    assert run(script) == "[]"
+
+
+def test_a_missing_package_is_named_with_the_extra_that_installs_it() -> None:
+    script = "import sys; sys.modules['pandas'] = None; import parallelrnn\ntry: parallelrnn.Forecaster\n"
+    message = run(f"{script}except ModuleNotFoundError as error: print(error)")
+    assert "pandas" in message
+    assert "pip install 'parallelrnn[forecast]'" in message
 
 
 def test_public_names() -> None:

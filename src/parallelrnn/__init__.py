@@ -1,34 +1,32 @@
 """ParaRNN (arXiv 2605.02692): recurrent layers made of small blocks that run side by side and can be read."""
 
 from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
-
-from parallelrnn.interpret import (
-    FeatureTracker,
-    contributions,
-    forecast_modes,
-    impulse_response,
-    real_jordan,
-    recurrence_features,
-    report,
-)
-from parallelrnn.nn import (
-    BlockRecurrentTransformer,
-    ParaAttention,
-    ParaAttentionCell,
-    ParaGRU,
-    ParaGRUCell,
-    ParaLSTM,
-    ParaLSTMCell,
-    ParaRNN,
-    ParaRNNCell,
-    WaveDecoder,
-    from_torch,
-)
 
 if TYPE_CHECKING:
     from parallelrnn.forecast.api import Forecaster
+    from parallelrnn.interpret import (
+        FeatureTracker,
+        contributions,
+        forecast_modes,
+        impulse_response,
+        real_jordan,
+        recurrence_features,
+        report,
+    )
+    from parallelrnn.nn import (
+        BlockRecurrentTransformer,
+        ParaAttention,
+        ParaAttentionCell,
+        ParaGRU,
+        ParaGRUCell,
+        ParaLSTM,
+        ParaLSTMCell,
+        ParaRNN,
+        ParaRNNCell,
+        WaveDecoder,
+        from_torch,
+    )
     from parallelrnn.sequence.classifier import SequenceClassifier
     from parallelrnn.sequence.regressor import SequenceRegressor
 
@@ -58,28 +56,41 @@ __all__ = [
     "report",
 ]
 
-
-# Estimators need more than torch and numpy: where each lives, what it imports, and the extra that installs that.
-_SEQUENCE_NEEDS = ("lightning_fabric", "rich", "safetensors", "sklearn")
-_ESTIMATORS = {
-    "Forecaster": ("forecast.api", ("lightning_fabric", "narwhals", "pandas", "rich", "safetensors"), "forecast"),
-    "SequenceClassifier": ("sequence.classifier", _SEQUENCE_NEEDS, "sequences"),
-    "SequenceRegressor": ("sequence.regressor", _SEQUENCE_NEEDS, "sequences"),
+# Names are imported when they are first used, so that importing the package does not take as long as importing torch.
+_ESTIMATORS = {  # where each estimator is, and the extra that installs what it needs
+    "Forecaster": ("forecast.api", "forecast"),
+    "SequenceClassifier": ("sequence.classifier", "sequences"),
+    "SequenceRegressor": ("sequence.regressor", "sequences"),
 }
 
 
 def __getattr__(name: str) -> Any:
-    """Import an estimator, or read the version, on first use; name the extra where a package is missing."""
     if name == "__version__":
         from importlib.metadata import version
 
         return version("parallelrnn")
-    if name not in _ESTIMATORS:
+    if name in ("errors", "interpret", "kernels", "nn"):
+        return import_module(f"parallelrnn.{name}")
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, needed, extra = _ESTIMATORS[name]
-    missing = next((package for package in needed if find_spec(package) is None), None)
-    if missing is not None:
-        raise ModuleNotFoundError(
-            f"{name} needs {missing}, which is not installed: pip install 'parallelrnn[{extra}]'", name=missing
-        )
-    return getattr(import_module(f"parallelrnn.{module}"), name)
+    if name in _ESTIMATORS:
+        value = _import_estimator(name)
+    else:
+        layers = vars(import_module("parallelrnn.nn"))
+        value = layers[name] if name in layers else getattr(import_module("parallelrnn.interpret"), name)
+    globals()[name] = value
+    return value
+
+
+def _import_estimator(name: str) -> Any:
+    """Import an estimator; where a package is missing, name the extra that installs it."""
+    module, extra = _ESTIMATORS[name]
+    try:
+        return getattr(import_module(f"parallelrnn.{module}"), name)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("parallelrnn"):
+            raise
+        from parallelrnn.errors import MissingPackageError
+
+        problem = f"{name} needs {error.name}, which is not installed"
+        raise MissingPackageError(problem, hint=f"pip install 'parallelrnn[{extra}]'") from error

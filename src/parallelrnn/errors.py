@@ -94,6 +94,10 @@ class ArgumentTypeError(ArgumentError, TypeError):
     """An argument of the wrong type."""
 
 
+class TensorError(InputError, RuntimeError):
+    """A tensor of the wrong shape, dtype, device or layout: a ValueError or a RuntimeError in torch, so it is both."""
+
+
 class TableError(InputError):
     """A table that cannot be read."""
 

@@ -68,7 +68,7 @@ def diagnose() -> Diagnosis:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that it is slow without C kernels is told below
         backend = dispatch.choose("auto", weights)
-    problem = library.LIBRARY.problem or cpu.problem(weights)
+    problem = library.LIBRARY.problem or cpu.unsupported_reason(weights)
     instructions = library.INSTRUCTIONS
     if backend == "cpu" and instructions is not None:
         why = f"C kernels, with {instructions.name} instructions"
