@@ -13,6 +13,8 @@ from typing import Any
 
 _MISSING: Any = object()
 _MENTION = re.compile(r"\{(\w+)\}")  # an argument that a hint speaks of
+# Control characters, surrogates, line separators and marks that change the direction of writing.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _TORCH_OUT_OF_MEMORY = ("can't allocate memory", "out of memory")  # in a RuntimeError, on CPUs and on accelerators
 
 
@@ -134,6 +136,10 @@ class MissingPackageError(ParallelRNNError, ModuleNotFoundError):
     """An optional package that is not installed."""
 
 
+class InputWarning(ParallelRNNError, UserWarning):
+    """A warning about the input, with the same fields; give it to `warnings.warn`."""
+
+
 def check_integer(argument: str, value: Any, minimum: int) -> int:
     """Return an integer of any kind as an int; raise if it is below the minimum or no integer."""
     expected = f"an integer of at least {minimum}"
@@ -163,3 +169,8 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Return whether memory ran out: Python, NumPy and the kernels raise MemoryError, torch a RuntimeError."""
     by_torch = isinstance(error, RuntimeError) and any(text in str(error) for text in _TORCH_OUT_OF_MEMORY)
     return by_torch or isinstance(error, MemoryError)
+
+
+def printable(text: str, keep: str = "") -> str:
+    """Escape what a terminal would obey instead of show, except the characters in `keep`."""
+    return _CONTROL.sub(lambda match: match[0] if match[0] in keep else ascii(match[0])[1:-1], text)

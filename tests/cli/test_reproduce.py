@@ -43,10 +43,10 @@ def test_runs_and_goes_on(tmp_path: Path) -> None:
 
 
 def test_what_is_not_installed_is_said_once_and_before_any_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commands, "find_spec", lambda name: None)
+    monkeypatch.setattr(commands, "missing_packages", lambda: {"lab": ["pooch"]})
     told = tiny(tmp_path / "results", "--replicates", "10")
     assert told.exit_code == 3
-    assert "reproduce needs pooch, which is not installed: pip install 'parallelrnn[reproduce]'" in told.output
+    assert "reproduce needs pooch, which is not installed: pip install 'parallelrnn[lab]'" in told.output
     assert not (tmp_path / "results").exists()
 
 

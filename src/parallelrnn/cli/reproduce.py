@@ -6,7 +6,6 @@ import dataclasses
 import os
 import time
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -16,8 +15,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
-from parallelrnn.cli.doctor import EXTRAS
-from parallelrnn.cli.refusals import refusals
+from parallelrnn.cli.doctor import missing_packages
+from parallelrnn.cli.errors import exit_on_error
 from parallelrnn.io import write_text
 from parallelrnn.lab.experiments.experiment import Experiment, ExperimentError, Workspace
 from parallelrnn.lab.experiments.registry import EXPERIMENTS
@@ -28,7 +27,9 @@ from parallelrnn.lab.running.runner import Grid, run, seconds_of
 from parallelrnn.lab.running.store import Store
 
 app = typer.Typer(
-    no_args_is_help=True, help="Run the experiments of the paper (arXiv 2605.02692), and read their tables."
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Run the experiments of the paper (arXiv 2605.02692), and read their tables.",
 )
 
 Results = Annotated[Path, typer.Option("--results", help="The folder of results; what is there is not run again.")]
@@ -54,7 +55,7 @@ def _command(experiment: Experiment) -> Callable[..., None]:
         keep_every: Annotated[str, typer.Option(help="How often training is kept, to go on with.")] = "60s",
         results: Results = Path("results"),
     ) -> None:
-        with refusals():
+        with exit_on_error():
             chosen = {
                 name: [value.strip() for value in ",".join(texts).split(",")] for name, texts in _pairs("--only", only)
             }
@@ -84,11 +85,9 @@ def _command(experiment: Experiment) -> Callable[..., None]:
 
 def _check_installed() -> None:
     """Before hundreds of runs end with the same sentence."""
-    missing = next((name for name in EXTRAS["datasets"] if find_spec(name) is None), None)
-    if missing is not None:
-        raise ExperimentError(
-            f"reproduce needs {missing}, which is not installed: pip install 'parallelrnn[reproduce]'"
-        )
+    missing = missing_packages().get("lab")
+    if missing:
+        raise ExperimentError(f"reproduce needs {missing[0]}, which is not installed: pip install 'parallelrnn[lab]'")
 
 
 def _help(experiment: Experiment) -> str:
@@ -122,7 +121,7 @@ def status(results: Results = Path("results")) -> None:
     table.columns[0].no_wrap = True
     store, console, lines_of_begun = Store(results), Console(highlight=False), []
     unread: list[ExperimentError] = []
-    with refusals():
+    with exit_on_error():
         if not results.is_dir():
             raise ExperimentError(f"there is no folder {results}; run an experiment first, or name another folder")
         for experiment in EXPERIMENTS.values():
@@ -238,7 +237,7 @@ def tables(
     from parallelrnn.lab.document import document, renew_claims
     from parallelrnn.lab.figures import draw
 
-    with refusals():
+    with exit_on_error():
         store = Store(results)
         lines = {name: store.lines(name) for name in EXPERIMENTS}
         if not any(lines.values()):
