@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import parallelrnn
-from parallelrnn.cli.refusals import STATUS
+from parallelrnn.cli.errors import STATUS
 
 REFUSALS = tuple(STATUS)  # what a command turns into a sentence
 _OURS = str(Path(parallelrnn.__file__).parent)
