@@ -59,7 +59,7 @@ def test_a_run_that_is_too_large_fails_and_the_others_go_on(tmp_path: Path) -> N
     with no_more_memory_than(4 << 30):
         grid = run([large, small], tmp_path, engine="here", threads=1)
     assert list(grid.done) == [small.key]
-    assert grid.problems[large.key].startswith("out of memory (")
+    assert grid.problems[large.key].startswith("memory was used up (")
     assert "try fewer --workers; the same command goes on" in grid.problems[large.key]
     assert [line["key"] for line in Store(tmp_path).lines("adding")] == [small.key]
 
@@ -77,7 +77,6 @@ def test_a_fit_that_is_too_large_ends_with_a_sentence_and_the_model_before_is_th
         result = CliRunner().invoke(app, ["fit", str(data), "--horizon", "3", "--out", str(model)])
     assert result.exit_code == 6, result.output
     assert "out of memory (" in result.output
-    assert "give less at once, or close other programs" in " ".join(result.output.split())
     assert {file.name: file.read_bytes() for file in model.iterdir()} == before
     Forecaster.load(model)
 
@@ -127,7 +126,7 @@ def test_workers_without_memory_or_killed_take_one_job_with_them(tmp_path: Path)
                 done.append(event)
     assert killed
     assert {event.job.key for event in done} == {one.key for one in small}
-    assert problems[large.key].startswith("out of memory (")
+    assert problems[large.key].startswith("memory was used up (")
     assert "killed by signal 9 (signal 9 often means that memory was used up" in problems[long.key]
     assert Store(tmp_path).is_begun(long)
     grid = run([long], tmp_path, engine="here", threads=1)
