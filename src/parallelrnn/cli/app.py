@@ -6,6 +6,7 @@ import json
 import shlex
 import sys
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,21 +18,23 @@ from parallelrnn.cli.errors import exit_on_error
 from parallelrnn.lab.benchmarks.kernels.cases import CASES, CELLS, KINDS, PARTS, QUICK
 
 
-class _Experiments(TyperGroup):
-    """The experiments of the paper, imported when `reproduce` is used."""
+class _Reproduce(TyperGroup):
+    """A group whose commands, the experiments of the paper, are imported when they are asked for."""
 
-    def _load(self) -> None:
-        from parallelrnn.cli import reproduce
+    @property
+    def commands(self) -> Any:
+        return _experiments()
 
-        self.commands = typer.main.get_group(reproduce.app).commands
+    @commands.setter
+    def commands(self, _: Any) -> None:
+        pass
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        self._load()
-        return super().list_commands(ctx)
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        self._load()
-        return super().get_command(ctx, cmd_name)
+@cache
+def _experiments() -> Any:
+    from parallelrnn.cli import reproduce
+
+    return typer.main.get_group(reproduce.app).commands
 
 
 # Rich help would take longer to import than all else that help needs.
@@ -39,9 +42,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 for command in (forecasting.fit, forecasting.forecast, forecasting.explain, forecasting.evaluate):
     app.command()(command)
 app.add_typer(
-    typer.Typer(
-        cls=_Experiments, no_args_is_help=True, help="Run the experiments of the paper and show their results."
-    ),
+    typer.Typer(cls=_Reproduce, no_args_is_help=True, help="Run the experiments of the paper and show their results."),
     name="reproduce",
 )
 
