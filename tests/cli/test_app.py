@@ -15,7 +15,7 @@ from typer.main import get_command
 
 from parallelrnn import cli
 from parallelrnn.cli import doctor
-from parallelrnn.cli.app import _command, app
+from parallelrnn.cli.app import app
 from parallelrnn.kernels import cpu, dispatch, library
 from parallelrnn.lab.benchmarks.kernels import gate
 from parallelrnn.lab.benchmarks.kernels import run as bench_run
@@ -132,6 +132,7 @@ def test_bench_prints_a_table_and_saves(tmp_path: Path, monkeypatch: pytest.Monk
     make_tiny(monkeypatch)
     path = tmp_path / "results.json"
     command = ("bench", "--quick", "--threads", 1, "--output", path)
+    monkeypatch.setattr(sys, "argv", list(map(str, ("parallelrnn", *command))))
     result = run(*command)
     assert "S1 forward" in result.output
     assert "S3 training" in result.output
@@ -139,14 +140,8 @@ def test_bench_prints_a_table_and_saves(tmp_path: Path, monkeypatch: pytest.Monk
     saved = json.loads(path.read_text())
     assert {measured["case"]["name"] for measured in saved["cases"]} == {"S1", "S3"}
     assert saved["conditions"]["threads"] == 1
+    assert saved["runs"][0]["command"].endswith("--threads 1 --output results.json")
     assert "--resume" in run(*command, code=1).output
-
-
-@pytest.mark.parametrize("words", [["--output", "/a//b.json"], ["--output=/a/b.json"]])
-def test_the_path_of_the_output_is_not_saved(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.argv", ["parallelrnn", "bench", "--quick", *words])
-    command = _command(Path("/a/b.json"))
-    assert command == f"parallelrnn bench --quick {' '.join(words).replace('/a/', '').replace('/', '')}"
 
 
 def test_bench_prints_no_times_if_ours_are_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -131,20 +131,21 @@ def bench(
     from rich.console import Console
     from rich.table import Table
 
-    from parallelrnn.lab.benchmarks.kernels import BenchError, report
+    from parallelrnn.lab.benchmarks.kernels import report
     from parallelrnn.lab.benchmarks.kernels.results import Results
     from parallelrnn.lab.benchmarks.kernels.run import Settings, run
 
-    with exit_on_error({BenchError: 1}):
+    with exit_on_error():
         if markdown is not None:
             typer.echo(report.markdown(Results.load(markdown)))
             return
+        command = shlex.join(["parallelrnn", *sys.argv[1:]])  # saved without the path of the output
         settings = Settings(
             **choices,
             threads=threads or torch.get_num_threads(),
             rounds=3 if quick else rounds,
             budget=budget,
-            command=_command(output),
+            command=command if output is None else command.replace(str(output), output.name),
         )
         results = run(settings, output, resume, tell=lambda line: typer.echo(line, err=True))
         console = Console(highlight=False)
@@ -154,16 +155,6 @@ def bench(
                 shown.add_row(*row)
             console.print(shown)
         console.print(report.conditions(results), markup=False)
-
-
-def _command(output: Path | None) -> str:
-    """Return the command as typed, with only the name of the output: its path says nothing elsewhere."""
-    words = ["parallelrnn", *sys.argv[1:]]
-    for index, word in enumerate(words):
-        option, _, value = word.rpartition("=")
-        if output is not None and Path(value) == output:
-            words[index] = f"{option}={output.name}" if option else output.name
-    return shlex.join(words)
 
 
 def _choose(option: str, text: str, names: Iterable[str]) -> tuple[str, ...]:

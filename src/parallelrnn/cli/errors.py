@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from types import MappingProxyType
 
 import typer
 
@@ -18,8 +17,10 @@ from parallelrnn.errors import (
     printable,
 )
 from parallelrnn.io import sentence
+from parallelrnn.lab.benchmarks.kernels import BenchError
 
 STATUS: dict[type[Exception], int] = {  # the first class that an error is an instance of decides
+    BenchError: 1,
     ModelFileError: 4,
     TrainingError: 5,
     MemoryError: 6,
@@ -48,17 +49,17 @@ def option(argument: str) -> str:
 
 
 @contextmanager
-def exit_on_error(status: Mapping[type[Exception], int] = MappingProxyType({})) -> Iterator[None]:
-    """Print an expected error and exit with its status; `status` adds to STATUS. Other errors keep their traceback."""
+def exit_on_error() -> Iterator[None]:
+    """Print an expected error and exit with its status; other errors keep their traceback."""
     try:
         yield
     except Exception as error:
         kind = MemoryError if is_out_of_memory(error) else type(error)
-        code = next((code for known, code in {**status, **STATUS}.items() if issubclass(kind, known)), None)
-        if code is None:
+        status = next((status for known, status in STATUS.items() if issubclass(kind, known)), None)
+        if status is None:
             raise
         _print(_message(error), "red")
-        raise typer.Exit(code) from None
+        raise typer.Exit(status) from None
 
 
 @contextmanager

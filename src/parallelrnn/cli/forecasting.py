@@ -6,8 +6,6 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -99,8 +97,13 @@ def fit(
             horizon, lookback, cell=cell, decoder=decoder, random_state=seed, max_time=max_time, **covariates
         )
         start = time.perf_counter()
-        with print_warnings(), _mention_resume(checkpoint):
-            forecaster.fit(table, _frequency(freq), val_size, **layout.arguments(), checkpoint=out, resume=resume)
+        try:
+            with print_warnings():
+                forecaster.fit(table, _frequency(freq), val_size, **layout.arguments(), checkpoint=out, resume=resume)
+        except KeyboardInterrupt:
+            if checkpoint.exists():
+                note("interrupted; to resume, run the same command with --resume")
+            raise
         forecaster.save(out)
         checkpoint.unlink(missing_ok=True)
         seconds = time.perf_counter() - start
@@ -246,17 +249,6 @@ def _load(model: Path) -> Forecaster:
         hint = "run the same parallelrnn fit again with --resume"
         raise ModelFileError(f"{model} holds an unfinished training and no model", hint=hint)
     return Forecaster.load(model)
-
-
-@contextmanager
-def _mention_resume(checkpoint: Path) -> Iterator[None]:
-    """Say how to resume where Ctrl-C ends the block."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        if checkpoint.exists():
-            note("interrupted; to resume, run the same command with --resume")
-        raise
 
 
 def _covariates(past: list[str] | None, future: list[str] | None, static: list[str] | None) -> dict[str, Any]:

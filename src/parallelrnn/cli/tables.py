@@ -1,16 +1,16 @@
-"""Read and write tables of series, and guess which column is what."""
+"""Read and write tables of series; guess which column is what, and how times are written."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from parallelrnn.cli.dates import is_iso, is_text, matching_formats, parse_times
 from parallelrnn.cli.errors import note
 from parallelrnn.errors import MissingPackageError, TableError, printable
 from parallelrnn.io import write_bytes
@@ -19,6 +19,11 @@ _SEPARATORS = (",", ";", "\t", "|")
 _NO_SEPARATOR = "\x00"  # in no line of text
 _TIME_NAMES = ("ds", "date", "datetime", "time", "timestamp", "day", "month", "year")
 _ID_NAMES = ("unique_id", "id", "series", "item_id", "series_id")
+_DAYS = ("%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y", "%m/%d/%y", "%d/%m/%y", "%d.%m.%y")
+_CLOCKS = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
+_MONTHS = ("%b %Y", "%B %Y", "%b-%Y", "%b-%y", "%m/%Y")
+_QUARTERS = "1980Q1"  # stands for quarters, which strptime has no directive for
+_FORMATS = (*map("".join, product(_DAYS, _CLOCKS)), *_MONTHS, _QUARTERS)
 
 
 def read_table(path: Path, id_col: str | None = None) -> pd.DataFrame:
@@ -74,7 +79,7 @@ def _read_csv(path: Path, id_cols: Sequence[str]) -> pd.DataFrame:
 def _parse_decimal_commas(frame: pd.DataFrame) -> pd.DataFrame:
     """Turn columns of text into numbers if all values look like 99,81."""
     for name in frame.columns:
-        if is_text(frame[name]):
+        if _is_text(frame[name]):
             values = frame[name].dropna().astype(str)
             if len(values) and values.str.fullmatch(r"\s*[+-]?\d*,?\d+\s*").all():
                 frame[name] = pd.to_numeric(frame[name].astype("string").str.replace(",", "."))
@@ -117,7 +122,7 @@ def infer_layout(
     guesses = []
     if time is None:
         time = _guess_time(frame)
-        if matching_formats(pd.Series([time])) or is_iso(pd.Series([time])):
+        if _matching_formats(pd.Series([time])) or _is_iso(pd.Series([time])):
             raise TableError(
                 f"the first line holds values instead of column names ({time!r} is a time)",
                 hint="add a line with column names, or give {time_col} and {target_col} if these are the names",
@@ -143,14 +148,14 @@ def infer_layout(
 
 def _guess_time(frame: pd.DataFrame) -> str:
     by_name = [name for name in frame.columns if str(name).lower() in _TIME_NAMES]
-    by_type = [name for name in frame.columns if is_text(frame[name])]
+    by_type = [name for name in frame.columns if _is_text(frame[name])]
     by_type += [name for name in frame.columns if "datetime" in str(frame[name].dtype)]
     for name in [*by_name, *by_type]:
         column = frame[name]
         if pd.api.types.is_integer_dtype(column) or "datetime" in str(column.dtype):
             return str(name)
         sample = column.head(100)
-        if is_iso(sample) or matching_formats(sample):
+        if _is_iso(sample) or _matching_formats(sample):
             return str(name)
     raise TableError(
         f"no column looks like times; the columns are {', '.join(map(repr, frame.columns))}",
@@ -189,3 +194,75 @@ def with_times(frame: pd.DataFrame, time_col: str, time_format: str | None) -> p
     parsed = frame.copy(deep=False)
     parsed[time_col] = times
     return parsed
+
+
+def parse_times(column: pd.Series, time_format: str | None) -> tuple[pd.Series, str | None]:
+    """Return times as timestamps, and a note on what was guessed: a format that all rows fit, and no other format."""
+    if time_format is not None:
+        return _parse_given(column, time_format), None
+    is_iso = _is_text(column) and _is_iso(column)
+    has_zones = is_iso and column.astype(str).str.contains(r":\d\d.*(?:Z|[+-]\d\d:?\d\d)$").any()
+    if has_zones or getattr(column.dtype, "tz", None) is not None:
+        times = pd.to_datetime(column, utc=True, format="ISO8601").dt.tz_localize(None)
+        return times, "times have a time zone; they are converted to UTC, and so are forecasts"
+    if is_iso or not _is_text(column):
+        return column, None
+    formats = _matching_formats(column)
+    if len(formats) > 1:
+        problem = f"the times in column {column.name!r} are ambiguous: {' or '.join(map(repr, formats))}"
+        raise TableError(problem, hint="choose one with {time_format}")
+    if formats:
+        return _parse(column, formats[0]), f"guessed the time format {formats[0]!r}"
+    for row in _unparsed(column, pd.to_datetime(column, errors="coerce", format="ISO8601", utc=True)):
+        if isinstance(column.iloc[row], str):
+            problem = f"row {row}: cannot parse the time {column.iloc[row]!r} in column {column.name!r}"
+            raise TableError(problem, hint="describe the format with {time_format}, for example '%d.%m.%Y %H:%M'")
+    return column, None
+
+
+def _is_text(column: pd.Series) -> bool:
+    """Return whether a column may hold times as text."""
+    return bool(pd.api.types.is_string_dtype(column) or pd.api.types.is_object_dtype(column))
+
+
+def _is_iso(column: pd.Series) -> bool:
+    """Return whether all values are ISO 8601 times."""
+    return bool(pd.to_datetime(column, errors="coerce", format="ISO8601", utc=True).notna().all())
+
+
+def _matching_formats(column: pd.Series) -> list[str]:
+    """Return the formats, other than ISO 8601, that all values of a column fit."""
+    formats = [time_format for time_format in _FORMATS if _fits(column, time_format)]
+    return formats[:1] if set(formats) == {"%b %Y", "%B %Y"} else formats  # May is short for May
+
+
+def _fits(column: pd.Series, time_format: str) -> bool:
+    try:
+        return bool(_parse(column, time_format).notna().any())
+    except (ValueError, TypeError):
+        return False
+
+
+def _parse(column: pd.Series, time_format: str) -> pd.Series:
+    if time_format != _QUARTERS:
+        return pd.to_datetime(column, format=time_format)
+    if not column.dropna().astype(str).str.fullmatch(r"\d{4}[- ]?Q[1-4]").all():
+        raise ValueError("not quarters")
+    quarters = column.astype("string").str.replace(r"[- ]", "", regex=True)
+    return pd.Series(pd.PeriodIndex(quarters, freq="Q").to_timestamp(), index=column.index)
+
+
+def _parse_given(column: pd.Series, time_format: str) -> pd.Series:
+    try:
+        times = pd.to_datetime(column.astype("string"), format=time_format, errors="coerce")
+    except ValueError as error:
+        raise TableError(f"--time-format {time_format!r}: {error}", hint="write it like '%d.%m.%Y %H:%M'") from error
+    for row in _unparsed(column, times):
+        problem = f"row {row}: the time {column.iloc[row]!r} does not fit {time_format!r}"
+        raise TableError(problem, hint="correct {time_format}")
+    return times
+
+
+def _unparsed(column: pd.Series, times: pd.Series) -> list[int]:
+    """Return the rows that hold something and gave no time."""
+    return [int(row) for row in (times.isna() & column.notna()).to_numpy().nonzero()[0]]

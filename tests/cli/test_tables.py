@@ -7,8 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from parallelrnn.cli.dates import parse_times
-from parallelrnn.cli.tables import infer_layout, read_table
+from parallelrnn.cli.tables import infer_layout, parse_times, read_table
 from parallelrnn.errors import TableError
 from tests.support import raises
 
