@@ -70,7 +70,7 @@ _ESTIMATORS = {  # the module of each, and the extra that it needs
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name or a package on first use; name the extra where a package is missing."""
+    """Import a public name or a package on first use."""
     if name == "__version__":
         from importlib.metadata import version
 
@@ -79,13 +79,22 @@ def __getattr__(name: str) -> Any:
         return import_module(f"{__name__}.{name}")
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name not in _ESTIMATORS:
+    if name in _ESTIMATORS:
+        value = _import_estimator(name)
+    else:
         nn, interpret = import_module(f"{__name__}.nn"), import_module(f"{__name__}.interpret")
-        return getattr(nn if name in nn.__all__ else interpret, name)
+        value = getattr(nn if name in nn.__all__ else interpret, name)
+    globals()[name] = value
+    return value
+
+
+def _import_estimator(name: str) -> Any:
     module, extra = _ESTIMATORS[name]
     try:
         return getattr(import_module(f"{__name__}.{module}"), name)
     except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith(__name__):
+            raise
         from parallelrnn.errors import MissingPackageError
 
         problem, hint = f"{name} needs {error.name}, which is not installed", f"pip install 'parallelrnn[{extra}]'"
