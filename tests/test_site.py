@@ -238,7 +238,7 @@ def test_the_commands_of_the_quickstart_print_what_it_shows(tmp_path: Path) -> N
             text=True,
         )
         assert ran.returncode == 0, ran.stderr
-        printed = ran.stdout.removeprefix("12 rows are in forecast.csv\n")
+        printed = ran.stdout.removeprefix("wrote 12 rows to forecast.csv\n")
     assert compared == 3
     assert (tmp_path / "report.html").stat().st_size > 100_000
 

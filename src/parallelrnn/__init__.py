@@ -82,8 +82,8 @@ def __getattr__(name: str) -> Any:
     if name in _ESTIMATORS:
         value = _import_estimator(name)
     else:
-        nn, interpret = import_module(f"{__name__}.nn"), import_module(f"{__name__}.interpret")
-        value = getattr(nn if name in nn.__all__ else interpret, name)
+        nn = import_module(f"{__name__}.nn")
+        value = getattr(nn if name in nn.__all__ else import_module(f"{__name__}.interpret"), name)
     globals()[name] = value
     return value
 

@@ -25,26 +25,29 @@ Data = Annotated[Path, typer.Argument(help="CSV or Parquet file with one or more
 Model = Annotated[Path, typer.Argument(help="Directory that `fit` wrote.", show_default=False)]
 Time = Annotated[str | None, typer.Option("--time", help="Time column. Guessed if omitted.")]
 TimeFormat = Annotated[
-    str | None, typer.Option("--time-format", help="Format of the times: '%d.%m.%Y %H:%M'. Guessed if unambiguous.")
+    str | None, typer.Option("--time-format", help="Format of the times, such as '%d.%m.%Y %H:%M'. Guessed if omitted.")
 ]
 Id = Annotated[str | None, typer.Option("--id", help="Column that identifies the series. Guessed if omitted.")]
 Target = Annotated[
     list[str] | None, typer.Option("--target", help="Column to forecast; repeatable. Guessed if omitted.")
 ]
 Horizon = Annotated[int, typer.Option("--horizon", min=1, help="Number of steps to forecast.", show_default=False)]
-Lookback = Annotated[int | None, typer.Option("--lookback", min=1, help="Number of past steps the model sees.")]
+Lookback = Annotated[int | None, typer.Option("--lookback", min=1, help="Number of past steps that a forecast uses.")]
 Freq = Annotated[
     str | None, typer.Option("--freq", help="Frequency, as in pandas: h, 15min, D, MS. Guessed if omitted.")
 ]
 Cell = Annotated[str, typer.Option("--cell", help="Recurrent cell: linear, rnn, lstm, gru or brt.")]
-Cells = Annotated[list[str] | None, typer.Option("--cell", help="linear (default), rnn, lstm, gru or brt; repeatable.")]
-Decoder = Annotated[str, typer.Option("--decoder", help="waves, or linear (not interpretable).")]
-Past = Annotated[list[str] | None, typer.Option("--past", help="Covariate known up to the present; repeatable.")]
-Future = Annotated[list[str] | None, typer.Option("--future", help="Covariate known in advance; repeatable.")]
-Static = Annotated[list[str] | None, typer.Option("--static", help="Covariate that never changes; repeatable.")]
-FutureFile = Annotated[
-    Path | None, typer.Option("--future", help="File with the covariates known in advance, for the next steps.")
+Cells = Annotated[
+    list[str] | None,
+    typer.Option("--cell", help="Recurrent cell: linear (default), rnn, lstm, gru or brt; repeatable."),
 ]
+Decoder = Annotated[str, typer.Option("--decoder", help="Decoder: waves, or linear (not interpretable).")]
+Past = Annotated[list[str] | None, typer.Option("--past", help="Past covariate, known up to the present; repeatable.")]
+Future = Annotated[list[str] | None, typer.Option("--future", help="Future covariate, known in advance; repeatable.")]
+Static = Annotated[
+    list[str] | None, typer.Option("--static", help="Static covariate, constant in each series; repeatable.")
+]
+FutureFile = Annotated[Path | None, typer.Option("--future", help="File with the future covariates of the next steps.")]
 ValSize = Annotated[
     int | None, typer.Option("--val-size", min=1, help="Number of final steps held out for validation.")
 ]
@@ -188,9 +191,9 @@ def evaluate(
     data: Data,
     horizon: Horizon,
     test_size: Annotated[
-        int | None, typer.Option(min=1, help="Number of final steps to forecast; a fifth of the series if omitted.")
+        int | None, typer.Option(min=1, help="Number of final steps to forecast; a fifth if omitted.")
     ] = None,
-    rows: Annotated[int | None, typer.Option("--rows", min=1, help="Use only the first rows, this many.")] = None,
+    rows: Annotated[int | None, typer.Option("--rows", min=1, help="Number of rows to use, from the first.")] = None,
     time_col: Time = None,
     time_format: TimeFormat = None,
     id_col: Id = None,
