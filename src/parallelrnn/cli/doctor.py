@@ -100,35 +100,25 @@ def _values_and_gradients(layer: ParaRNN | ParaLSTM | ParaGRU, x: Tensor, backen
 
 def lines(facts: dict[str, Any]) -> list[tuple[str, bool]]:
     """Return the lines to print, at most 80 columns wide except for paths, each with whether it is good news."""
-    sets, in_use = facts["instruction_sets"], facts["instruction_set"]
+    sets, in_use, agrees = facts["instruction_sets"], facts["instruction_set"], facts["agrees"]
+    other = next((name for name in sets if name != in_use), None)
     errors = ", ".join(f"{cell} {error:.0e}" for cell, error in facts["errors"].items())
-    if not errors:
-        agreement = "not checked: only the reference is available"
-    elif facts["agrees"]:
-        agreement = f"the kernels agree with the reference ({errors})"
-    else:
-        agreement = (
-            f"the kernels differ from the reference ({errors}; at most {TOLERANCE:.0e} expected); please report it"
-        )
-    threads = "yes" if facts["has_threads"] else "no: built without OpenMP, so the kernels run in one thread"
-    extras = {state: [name for name, here in facts["extras"].items() if here is state] for state in (True, False)}
+    verdict = "agree with the reference" if agrees else f"differ from the reference by more than {TOLERANCE:.0e}"
+    threads = "" if facts["has_threads"] else "; built without OpenMP, the kernels run in one thread"
+    missing = ", ".join(name for name, installed in facts["extras"].items() if not installed)
     items = [
         ("backend", f"{facts['backend']} for a float32 layer on the CPU: {facts['why']}", facts["backend"] == "cpu"),
         ("C library", facts["library"], bool(sets)),
         ("instructions", f"{', '.join(sets) or 'none'}; in use: {in_use or 'none'}", True),
-        *(("", f"to change: set {facts['variable']}={name}", True) for name in [s for s in sets if s != in_use][:1]),
-        *(
-            [("threads", f"{threads}; torch.get_num_threads() is {facts['threads']}", facts["has_threads"])]
-            if sets
-            else []
-        ),
-        ("agreement", agreement, facts["agrees"]),
-        ("Triton", "installed" if facts["triton"] else "not installed (only needed on GPUs: pip install triton)", True),
+        ("", f"to change: set {facts['variable']}={other}" if other else "", True),
+        ("threads", f"torch.get_num_threads() is {facts['threads']}{threads}" if sets else "", facts["has_threads"]),
+        ("agreement", f"the kernels {verdict} ({errors})" if errors else "not checked: no kernels", agrees),
+        ("Triton", "installed" if facts["triton"] else "not installed (for GPUs: pip install triton)", True),
         ("GPU", facts["gpu"] or "none that torch can use", True),
         ("versions", ", ".join(f"{name} {version}" for name, version in facts["versions"].items()), True),
-        ("extras", ", ".join(extras[True]) or "none", True),
-        *([("", f"not installed: {', '.join(extras[False])}", True)] if extras[False] else []),
-        *([("what to do", facts["advice"], False)] if facts["advice"] else []),
+        ("extras", ", ".join(name for name, installed in facts["extras"].items() if installed) or "none", True),
+        ("", f"not installed: {missing}" if missing else "", True),
+        ("what to do", facts["advice"] or ("" if agrees else "please report this"), False),
     ]
     wrapper = textwrap.TextWrapper(79, subsequent_indent=" " * 14, break_long_words=False, break_on_hyphens=False)
-    return [(line, good) for label, text, good in items for line in wrapper.wrap(f"{label:<14}{text}")]
+    return [(line, good) for label, text, good in items if text for line in wrapper.wrap(f"{label:<14}{text}")]
