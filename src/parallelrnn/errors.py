@@ -26,7 +26,7 @@ class ParallelRNNError(Exception):
     problem
         What is wrong, where that is not simply one argument with a bad value.
     argument
-        The argument at fault, by its name in Python.
+        The argument at fault, by its name in Python; it is put before the problem, or before what was expected.
     expected, got
         What the argument has to be, in words, and the value that came instead.
     hint
@@ -62,9 +62,9 @@ class ParallelRNNError(Exception):
 
     def sentence(self, name_of: Callable[[str], str] | None = None) -> str:
         """Return the message; `name_of` turns the name of an argument into what the user calls it."""
-        parts = [self.problem] if self.problem else []
+        subject = "" if self.argument is None else f"{name_of(self.argument) if name_of else self.argument}: "
+        parts = [self.problem if self.expected else f"{subject}{self.problem}"] if self.problem else []
         if self.expected:
-            subject = "" if self.argument is None else f"{name_of(self.argument) if name_of else self.argument}: "
             parts.append(f"{subject}expected {self.expected}" + (f", got {self.got!r}" if self._has_got else ""))
         if self.hint:
             parts.append(_MENTION.sub(lambda match: name_of(match[1]) if name_of else f"{match[1]}=", self.hint))

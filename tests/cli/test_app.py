@@ -23,6 +23,7 @@ from tests.cli import run
 from tests.lab.benchmarks.kernels.tiny import made_up, make_tiny
 
 NOT_BUILT = library.load(Path("/nowhere/recurrence.so"))
+needs_kernels = pytest.mark.skipif(library.INSTRUCTIONS is None, reason="there are no C kernels")
 
 
 @pytest.fixture
@@ -82,6 +83,7 @@ def test_without_typer_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) 
         cli.main()
 
 
+@needs_kernels
 def test_doctor_finds_the_fast_kernels() -> None:
     text = run("doctor").output
     for fact in (library.LIBRARY.path, f"torch {torch.__version__}", f"get_num_threads() is {torch.get_num_threads()}"):
@@ -117,6 +119,7 @@ def test_doctor_without_kernels_says_what_to_do() -> None:
     assert (facts["backend"], facts["healthy"], facts["instruction_sets"]) == ("reference", False, [])
 
 
+@needs_kernels
 def test_doctor_sees_kernels_that_are_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     forward = cpu.forward
 
@@ -128,6 +131,7 @@ def test_doctor_sees_kernels_that_are_wrong(monkeypatch: pytest.MonkeyPatch) -> 
     assert "differ from the reference" in run("doctor", code=1).output
 
 
+@needs_kernels
 def test_bench_prints_a_table_and_saves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_tiny(monkeypatch)
     path = tmp_path / "results.json"
@@ -144,6 +148,7 @@ def test_bench_prints_a_table_and_saves(tmp_path: Path, monkeypatch: pytest.Monk
     assert "--resume" in run(*command, code=1).output
 
 
+@needs_kernels
 def test_bench_prints_no_times_if_ours_are_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_tiny(monkeypatch)
     monkeypatch.setattr(gate, "OUTPUT", -1.0)
