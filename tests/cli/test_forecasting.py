@@ -193,6 +193,7 @@ def test_errors_are_sentences(
     words: str, code: int, fact: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    Path("noon.csv").write_text("date,y\n2020-01-01,3\nnoon,4\n")
     assert fact in " ".join(run(*words.split(), code=code).output.split())
 
 
@@ -205,27 +206,12 @@ def test_errors_are_sentences(
         (b"id,ds,y\nNA,2020-01-01,1\n,2020-01-02,1\n", "'id'"),
         (b"date,y\n2020,x\n2021,y\n2022,z\n", "'y'"),
         (b"y,spots\n1700,5\n1701,11\n1702,16\n", "--time"),
-        (b"date,y\nnoon of 2020-01-01,3\nnoon of 2020-01-02,4\n", "--time-format"),
     ],
 )
 def test_files_that_hold_no_series(content: bytes, fact: str, tmp_path: Path) -> None:
     path = tmp_path / "bad.csv"
     path.write_bytes(content)
     assert fact in run("fit", path, "--horizon", 3, "--out", tmp_path / "model", code=3).output
-
-
-def test_times_that_cannot_be_parsed_ask_for_the_format(tmp_path: Path) -> None:
-    path = tmp_path / "noon.csv"
-    path.write_text("date,y\n" + "".join(f"noon of 2020-01-{day:02},{day}\n" for day in range(1, 29)))
-    message = run("fit", path, "--time", "date", "--horizon", 3, "--out", tmp_path / "model", code=3).output
-    for fact in ("row 0", "'noon of 2020-01-01'", "--time-format"):
-        assert fact in message
-
-
-def test_times_named_y_are_not_the_target(tmp_path: Path) -> None:
-    path = tmp_path / "years.csv"
-    pd.DataFrame({"y": range(1700, 1900), "spots": np.sin(np.arange(200))}).to_csv(path, index=False)
-    assert "'y'" in run("fit", path, "--horizon", 3, "--time", "y", "--out", tmp_path / "model", code=3).output
 
 
 def test_an_interrupted_fit_says_how_to_resume(csv: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,6 +106,11 @@ def test_times_with_offsets_are_converted_to_utc(zone: str) -> None:
         assert list(times) == list(hours.tz_localize(None))
 
 
+def test_times_named_y_are_not_the_target() -> None:
+    layout = infer_layout(pd.DataFrame({"y": range(3), "spots": 1.0}), None, "y", (), ())
+    assert layout.arguments() == {"time_col": "y", "target_col": "spots"}
+
+
 @pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
 def test_the_separator_is_what_the_first_line_has_most_of(tmp_path: Path, separator: str) -> None:
     path = tmp_path / "data.csv"
