@@ -14,11 +14,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from parallelrnn.lab.running.store import Store
 
 from parallelrnn.io import sentence
 from parallelrnn.lab.experiments.adding import AddingConfig
 from parallelrnn.lab.experiments.experiment import Job
-from parallelrnn.lab.running.store import Store
 from parallelrnn.training.sealed_tensors import read_sealed, write_sealed
 from tests.faults.small_models import load, names, save
 

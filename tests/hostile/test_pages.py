@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import torch
 from matplotlib.figure import Figure
+from parallelrnn.lab.document import document
+from parallelrnn.lab.running.store import Store
 
 from parallelrnn import Forecaster, ParaRNN, report
 from parallelrnn.interpret.text import printable
-from parallelrnn.lab.document import document
-from parallelrnn.lab.running.store import Store
 from tests.browser import complaints, open_page, requests
 from tests.hostile.names import NAMES, OBEYED
 from tests.lab.lines import line

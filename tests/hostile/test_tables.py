@@ -52,7 +52,7 @@ def test_texts_of_parquet_that_are_no_texts_are_refused_as_they_are_read(tmp_pat
     data = path.read_bytes()
     assert b"2024-01-02" in data
     path.write_bytes(data.replace(b"2024-01-02", b"2024-01-\xff\xfe"))
-    with pytest.raises(TableError, match=r"table\.parquet cannot be read"):
+    with pytest.raises(TableError, match=r"cannot read .*table\.parquet: "):
         read_table(path)
 
 
@@ -61,7 +61,7 @@ def test_what_parquet_says_of_its_columns_may_be_nonsense(tmp_path: Path, words:
     path = parquet(tmp_path)
     table = pyarrow.parquet.read_table(path).replace_schema_metadata({"pandas": words})
     pyarrow.parquet.write_table(table, path)
-    with pytest.raises(TableError, match=r"table\.parquet cannot be read: "):
+    with pytest.raises(TableError, match=r"cannot read .*table\.parquet: "):
         read_table(path)
 
 

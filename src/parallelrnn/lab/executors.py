@@ -152,7 +152,9 @@ class RayExecutor(Executor):
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Submit the call as a task."""
-        future: Future[Any] = self._ray.remote(num_cpus=self._threads, max_retries=1)(fn).remote(*args, **kwargs).future()
+        future: Future[Any] = (
+            self._ray.remote(num_cpus=self._threads, max_retries=1)(fn).remote(*args, **kwargs).future()
+        )
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
