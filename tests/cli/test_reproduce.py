@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from parallelrnn.cli import doctor
 from parallelrnn.cli.app import app
 from parallelrnn.lab.experiments import adding
 from parallelrnn.lab.experiments.registry import TITLES
