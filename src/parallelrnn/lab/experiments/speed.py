@@ -48,7 +48,7 @@ def run(config: SpeedConfig, seed: int, workspace: Workspace) -> Outcome:
     grad = torch.randn(config.length, config.batch_size, config.hidden_size)
     layers: dict[str, nn.Module] = {str(size): ParaRNN(1, config.hidden_size, block_size=size) for size in sizes}
     layers[VANILLA] = nn.RNN(1, config.hidden_size)
-    rounds, busy = measure_in_turns(layers, x, grad, config.rounds, workspace.tell)
+    rounds, busy = measure_in_turns(layers, x, grad, config.rounds, workspace.report)
     metrics = {}
     for name in layers:
         forward, backward = 1e3 * np.array([taken[name] for taken in rounds]).T
