@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from parallelrnn.errors import ArgumentError, MissingPackageError, check_choice, is_out_of_memory
-from parallelrnn.io import sentence
+from parallelrnn.io import os_error_sentence
 from parallelrnn.lab.experiments.experiment import STOP, Job, OutOfTimeError, Workspace
 from parallelrnn.lab.runs import Run, RunStore, commits, cores, machine
 
@@ -152,7 +152,9 @@ class RayExecutor(Executor):
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Submit the call as a task."""
-        future: Future[Any] = self._ray.remote(num_cpus=self._threads, max_retries=1)(fn).remote(*args, **kwargs).future()
+        future: Future[Any] = (
+            self._ray.remote(num_cpus=self._threads, max_retries=1)(fn).remote(*args, **kwargs).future()
+        )
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
@@ -358,7 +360,7 @@ def _describe(error: Exception) -> str:
     if is_out_of_memory(error):
         return f"memory ran out ({str(error) or type(error).__name__}); try fewer --workers; {_RESUMES}"
     if isinstance(error, OSError):
-        return f"{sentence(error)}; {_RESUMES}"
+        return f"{os_error_sentence(error)}; {_RESUMES}"
     if isinstance(error, ValueError | ModuleNotFoundError):
         return str(error) or type(error).__name__
     return "".join(traceback.format_exception(error)).strip()
