@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import warnings
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,7 @@ def _estimators() -> list[Any]:
 
 
 def _inputs(fitted: list[Any], folder: Path) -> list[bytes]:
-    """What each model says of itself and of its tensors."""
+    """Return the metadata of each model and the description of its tensors."""
     found = []
     for index, model in enumerate(fitted):
         directory = model.save(folder / str(index))
@@ -61,7 +62,7 @@ def _inputs(fitted: list[Any], folder: Path) -> list[bytes]:
 
 
 def _load_and_use(kinds: tuple[Any, ...], data: bytes, folder: Path) -> None:
-    """What loads can be forecast with and explained, or refuses."""
+    """Load a model; one that loads has to forecast and to explain itself, or raise."""
     try:
         document = json.loads(data)
         kind = kinds[document["from"]]
@@ -104,19 +105,14 @@ def _load_file(data: bytes, folder: Path) -> None:
     Forecaster.load(folder)
 
 
+def _use(name: str, fit: Callable[[], list[Any]], kinds: tuple[Any, ...]) -> Target:
+    read = partial(_load_and_use, kinds)
+    return Target(name=name, seeds=lambda folder: _inputs(fit(), folder), read=read, mutate=grammar.mutate)
+
+
 TARGETS = [
-    Target(
-        "forecaster",
-        lambda folder: _inputs(_forecasters(), folder),
-        partial(_load_and_use, (Forecaster,) * 3),
-        mutate=grammar.mutate,
-    ),
-    Target(
-        "sequence-estimators",
-        lambda folder: _inputs(_estimators(), folder),
-        partial(_load_and_use, _KINDS),
-        mutate=grammar.mutate,
-    ),
-    Target("model-weights", _file_seeds, _load_file, (ModelFileError,)),
-    Target("model-manifest", _manifest_seeds, _load_manifest, (ModelFileError,)),
+    _use("forecaster", _forecasters, (Forecaster,) * 3),
+    _use("sequence-estimators", _estimators, _KINDS),
+    Target(name="model-weights", seeds=_file_seeds, read=_load_file, errors=(ModelFileError,)),
+    Target(name="model-manifest", seeds=_manifest_seeds, read=_load_manifest, errors=(ModelFileError,)),
 ]

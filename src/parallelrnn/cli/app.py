@@ -12,18 +12,16 @@ from typing import Annotated
 
 import torch
 import typer
-from rich import box
 from rich.console import Console
-from rich.table import Table as RichTable
 
 from parallelrnn.cli import demo as demonstration
 from parallelrnn.cli import doctor as diagnosis
 from parallelrnn.cli import forecasting, reproduce
 from parallelrnn.cli.refusals import refusals
-from parallelrnn.lab.benchmarks.kernels import BenchError, report
-from parallelrnn.lab.benchmarks.kernels import cases as known
-from parallelrnn.lab.benchmarks.kernels.results import Results
-from parallelrnn.lab.benchmarks.kernels.run import Settings, run
+from parallelrnn.lab.benchmarks import BenchError, kernels
+from parallelrnn.lab.benchmarks import cases as known
+from parallelrnn.lab.benchmarks.cases import Settings
+from parallelrnn.lab.runs import Run
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 for command in (forecasting.fit, forecasting.forecast, forecasting.explain, forecasting.evaluate):
@@ -84,22 +82,23 @@ def bench(
     rounds: Annotated[int, typer.Option(min=1, help="Turns that each contender gets, at most.")] = Settings.rounds,
     budget: Annotated[float, typer.Option(min=0, help="Seconds for one case, cell and kind.")] = Settings.budget,
     quick: Annotated[bool, typer.Option("--quick", help="Three rounds of S1 and S3, no more.")] = False,
-    output: Annotated[Path | None, typer.Option(help="A file for all numbers, as JSON.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with that file.")] = False,
-    markdown: Annotated[Path | None, typer.Option(help="Measure nothing; print this file's tables.")] = None,
+    output: Annotated[Path | None, typer.Option(help="A folder for all numbers, one JSON file per case.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume what that folder holds.")] = False,
+    markdown: Annotated[Path | None, typer.Option(help="Measure nothing; print the tables of this folder.")] = None,
 ) -> None:
     """Compare ours with torch.nn in time and memory, after checking that they compute the same.
 
     Contenders take turns in one process. Windows of time in which other processes were at work are taken again.
 
-    Example: parallelrnn bench --quick --output numbers.json
+    Example: parallelrnn bench --quick --output numbers
     """
     if markdown is not None:
         with refusals((BenchError,)):
-            typer.echo(report.markdown(Results.load(markdown)))
+            runs = kernels.load(markdown)
+            typer.echo("\n\n".join([*(table.markdown() for table in kernels.tables(runs)), kernels.conditions(runs)]))
         return
     if resume and output is None:
-        raise typer.BadParameter("--resume goes on with a file; name it with --output")
+        raise typer.BadParameter("--resume continues what a folder holds; name it with --output")
     settings = Settings(
         cases=known.QUICK if quick else _chosen("--cases", cases, known.CASES),
         cells=_chosen("--cells", cells, known.CELLS),
@@ -112,7 +111,7 @@ def bench(
     )
     progress = Console(stderr=True, highlight=False)
     with refusals((BenchError,)):
-        _show(run(settings, output, resume, tell=lambda line: progress.print(line, markup=False)))
+        _show(kernels.run(settings, output, resume, report=lambda line: progress.print(line, markup=False)))
 
 
 def _command(output: Path | None) -> str:
@@ -136,13 +135,8 @@ def _chosen(option: str, text: str, names: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in names if name in wanted)
 
 
-def _show(results: Results) -> None:
+def _show(runs: list[Run]) -> None:
     console = Console(highlight=False)
-    for table in report.tables(results):
-        shown = RichTable(
-            *table.columns, title=table.title, caption=table.note, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0)
-        )
-        for row in table.rows:
-            shown.add_row(*row)
-        console.print(shown)
-    console.print(report.conditions(results), markup=False)
+    for table in kernels.tables(runs):
+        console.print(table.rich())
+    console.print(kernels.conditions(runs), markup=False)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from parallelrnn.kernels import Weights, cpu, dispatch, library, triton
-from parallelrnn.lab.benchmarks.kernels.conditions import versions
+from parallelrnn.lab.runs import machine
 from parallelrnn.nn import ParaGRU, ParaLSTM, ParaRNN
 
 TOLERANCE = 1e-5  # float32 over a few steps, values and gradients of order 1
@@ -85,7 +85,7 @@ def diagnose() -> Diagnosis:
         threads=torch.get_num_threads(),
         triton=triton.is_available(),
         gpu=torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-        versions=versions(),
+        versions={name: machine(1)[name] for name in ("parallelrnn", "torch", "numpy", "python")},
         extras={name: all(map(_is_installed, modules)) for name, modules in EXTRAS.items()},
         errors=_errors() if backend == "cpu" else {},
         advice="" if backend == "cpu" else library.LIBRARY.advice,

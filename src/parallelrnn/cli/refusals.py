@@ -13,7 +13,7 @@ from rich.console import Console
 from parallelrnn.errors import ArgumentError, ModelFileError, TrainingError, is_out_of_memory
 from parallelrnn.interpret.text import printable
 from parallelrnn.io import os_error_sentence
-from parallelrnn.lab.benchmarks.kernels import BenchError
+from parallelrnn.lab.benchmarks import BenchError
 
 # The first that an error is an instance of counts.
 STATUS: dict[type[Exception], int] = {

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from parallelrnn.lab import paper
-from parallelrnn.lab.benchmarks.kernels.turns import PASSES
+from parallelrnn.lab.benchmarks.timing import PASSES
 from parallelrnn.lab.experiments.adding import SOLVED
 from parallelrnn.lab.experiments.feature_types import total
 from parallelrnn.lab.experiments.forecasting import BASELINES, DETERMINISTIC, HORIZONS

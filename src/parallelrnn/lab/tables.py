@@ -27,7 +27,22 @@ if TYPE_CHECKING:
 
 # By name, the function that makes a table from the results folder, as `module:function`: a Table, or Markdown.
 MARKED_TABLES: dict[str, str] = {
+    "attention": "parallelrnn.lab.benchmarks.transformer:table",
+    "classification": "parallelrnn.lab.benchmarks.classification:table",
+    "end-to-end": "parallelrnn.lab.benchmarks.end_to_end:table",
     "experiments": "parallelrnn.lab.results_page:experiments_table",
+    "forecasting": "parallelrnn.lab.benchmarks.forecasting:readme_table",
+    "forecasting-coverage": "parallelrnn.lab.benchmarks.forecasting:coverage",
+    "forecasting-errors": "parallelrnn.lab.benchmarks.forecasting:errors",
+    "forecasting-summary": "parallelrnn.lab.benchmarks.forecasting:summary",
+    "kernels": "parallelrnn.lab.benchmarks.kernels:readme_table",
+    "kernels-scaling": "parallelrnn.lab.benchmarks.kernels:scaling_table",
+    "plug-in": "parallelrnn.lab.benchmarks.end_to_end:plug_in_table",
+    "reading-coverage": "parallelrnn.lab.benchmarks.reading:coverage",
+    "reading-errors": "parallelrnn.lab.benchmarks.reading:errors",
+    "reading-features": "parallelrnn.lab.benchmarks.reading:feature_errors",
+    "reading-tanh": "parallelrnn.lab.benchmarks.reading:tanh_errors",
+    "regression": "parallelrnn.lab.benchmarks.regression:table",
 }
 
 _MARKED = re.compile(r"(<!-- table: (?P<name>[^>]*?) -->\n)(?P<table>.*?)(<!-- end table -->)", re.DOTALL)

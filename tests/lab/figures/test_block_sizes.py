@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from parallelrnn.lab.benchmarks.kernels.turns import PASSES
+from parallelrnn.lab.benchmarks.timing import PASSES
 from parallelrnn.lab.experiments.speed import VANILLA
 from parallelrnn.lab.runs import Run
 from tests.lab.figures.conftest import FiguresOf

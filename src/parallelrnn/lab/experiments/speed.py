@@ -1,21 +1,22 @@
 """Time by block size: Figure 2(c) and Table S.3 of arXiv 2605.02692.
 
 One ParaRNN layer with a linear aggregate, d = T = 128 and one input; the paper gives no batch size: 128. All block
-sizes and `torch.nn.RNN` take turns in one process, after `parallelrnn.lab.benchmarks.kernels.gate` has checked that
+sizes and `torch.nn.RNN` take turns in one process, after `parallelrnn.lab.benchmarks.gate` has checked that
 they compute the same. Times mean something only on an idle machine: run it alone.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import torch
 from torch import nn
 
-from parallelrnn.lab.benchmarks.kernels import gate
-from parallelrnn.lab.benchmarks.kernels.cases import CASES
-from parallelrnn.lab.benchmarks.kernels.turns import PASSES, measure_in_turns
+from parallelrnn.lab.benchmarks import gate
+from parallelrnn.lab.benchmarks.cases import CASES
+from parallelrnn.lab.benchmarks.timing import PASSES, take_turns, time_passes
 from parallelrnn.lab.experiments.experiment import Experiment, Outcome, Workspace
 from parallelrnn.lab.experiments.tradeoff import BLOCK_SIZES
 from parallelrnn.nn import ParaRNN
@@ -48,7 +49,8 @@ def run(config: SpeedConfig, seed: int, workspace: Workspace) -> Outcome:
     grad = torch.randn(config.length, config.batch_size, config.hidden_size)
     layers: dict[str, nn.Module] = {str(size): ParaRNN(1, config.hidden_size, block_size=size) for size in sizes}
     layers[VANILLA] = nn.RNN(1, config.hidden_size)
-    rounds, busy = measure_in_turns(layers, x, grad, config.rounds, workspace.report)
+    steps = {name: partial(time_passes, layer, x, grad) for name, layer in layers.items()}
+    rounds, busy = take_turns(steps, config.rounds, workspace.report)
     metrics = {}
     for name in layers:
         forward, backward = 1e3 * np.array([taken[name] for taken in rounds]).T

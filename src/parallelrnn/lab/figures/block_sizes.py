@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from parallelrnn.interpret.optional import optional
-from parallelrnn.lab.benchmarks.kernels.turns import PASSES
+from parallelrnn.lab.benchmarks.timing import PASSES
 from parallelrnn.lab.experiments.speed import VANILLA
 from parallelrnn.lab.experiments.tradeoff import BLOCK_SIZES
 from parallelrnn.lab.figures.style import DARK, LIGHT, MIDDLE, Drawing, panels, run_counts
