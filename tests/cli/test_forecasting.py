@@ -231,15 +231,15 @@ def test_times_called_y_are_not_taken_for_the_target(tmp_path: Path) -> None:
 
 def test_what_was_cut_off_is_told_of(csv: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = tmp_path / "m"
-    epoch = Trainer._epoch
+    step = Trainer._step
 
-    def cut(self: Trainer[Any]) -> float:
+    def cut(self: Trainer[Any]) -> None:
         if self.progress.epoch == 1:
             raise KeyboardInterrupt
-        return epoch(self)
+        step(self)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Trainer, "_epoch", cut)
+        patched.setattr(Trainer, "_step", cut)
         told = run("fit", csv, "--horizon", 3, "--out", model, code=130).output
     assert "the same command with --resume goes on" in told
     told = run("forecast", model, code=4).output

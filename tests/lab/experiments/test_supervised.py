@@ -1,4 +1,4 @@
-"""Trainings of experiments stop and resume, and their models differ in the recurrent layer alone."""
+"""Trainings of experiments stop when their time is up, and resume to the bit."""
 
 from __future__ import annotations
 
@@ -11,91 +11,108 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from parallelrnn.errors import InputError
+from parallelrnn.errors import CheckpointError
 from parallelrnn.lab.experiments.experiment import ExperimentError, OutOfTimeError, Workspace
 from parallelrnn.lab.experiments.models import Recurrent
-from parallelrnn.lab.experiments.supervised import Subset, regression_errors, train
+from parallelrnn.lab.experiments.supervised import Subset, classification_scores, regression_errors, train
+from parallelrnn.training.checkpoint import FILE, saved_progress
 from parallelrnn.training.optimizers import Plateau
 from parallelrnn.training.trainer import PassSampler, Progress, TrainerConfig
+from tests.support import raises
 
-CONFIG = TrainerConfig(learning_rate=1e-2, schedule=Plateau(patience=0), max_epochs=4, patience=None, minimum_rate=1e-6)
+X = torch.randn(50, 6, 2, generator=torch.Generator().manual_seed(0))
+SUBSET = Subset(50, lambda rows: (X[rows], X[rows].sum((1, 2))[:, None]))
 
 
 class Clock(Workspace):
-    """A workspace whose time is up after so many looks at it."""
+    """A workspace whose time is up after so many steps."""
 
-    def after(self, looks: int) -> Clock:
-        object.__setattr__(self, "looks", looks)
+    def after(self, steps: int) -> Clock:
+        object.__setattr__(self, "steps", steps)
         return self
 
     @property
     def is_over(self) -> bool:
-        self.after(self.looks - 1)  # type: ignore[has-type]
-        return self.looks < 0  # type: ignore[has-type, no-any-return]
+        self.after(self.steps - 1)  # type: ignore[has-type]
+        return self.steps <= 0  # type: ignore[has-type, no-any-return]
 
 
-def subset() -> Subset:
-    x = torch.randn(50, 6, 2, generator=torch.Generator().manual_seed(0))
-    y = x.sum((1, 2))[:, None]
-    return Subset(50, lambda rows: (x[rows], y[rows]))
-
-
-def train_small(workspace: Workspace, fingerprint: str = "", **options: Any) -> tuple[nn.Module, Progress]:
-    examples = subset()
+def run(workspace: Workspace, hidden_size: int = 8, **options: Any) -> tuple[nn.Module, Progress]:
+    """Train a small network; an epoch has seven steps."""
     torch.manual_seed(1)
-    network = Recurrent("ParaGRU", 2, 1, hidden_size=8)
-    validate = options.pop("validate", lambda network: {"validation": regression_errors(network, examples)["mse"]})
-    sampler = PassSampler(examples.count, 8, 3)
-    loss = functional.mse_loss
-    return network, train(network, examples, sampler, loss, validate, CONFIG, workspace, fingerprint, **options)
+    network = Recurrent("ParaGRU", 2, 1, hidden_size=hidden_size)
+    network.aggregate = nn.Sequential(network.aggregate, nn.Dropout(0.2))  # which draws random numbers at every step
+    arguments: dict[str, Any] = {
+        "sampler": PassSampler(50, 8, 3),
+        "loss": functional.mse_loss,
+        "validate": lambda network: {"validation": regression_errors(network, SUBSET)["mse"]},
+        "config": TrainerConfig(learning_rate=1e-2, schedule=Plateau(), max_epochs=4, patience=None),
+        "observe": lambda network: len(list(network.parameters())),
+        **options,
+    }
+    return network, train(network, SUBSET, workspace=workspace, **arguments)
 
 
-def observe(network: nn.Module) -> float:
-    return float(next(network.parameters()).detach().sum())
-
-
-@pytest.mark.parametrize("steps", [3, 7, 20])  # 7 make an epoch
-def test_resumes_to_the_bit(tmp_path: Path, steps: int) -> None:
-    expected, whole = train_small(Workspace(), observe=observe)
-    assert len(whole.notes) == 5, "before training, and after each epoch"
+@pytest.mark.parametrize("steps", [3, 7])
+def test_a_training_out_of_time_resumes_to_the_bit(tmp_path: Path, steps: int) -> None:
+    expected, progress = run(Workspace())
     stops = 0
     while True:
+        reported: list[float] = []
         try:
-            network, progress = train_small(Clock(tmp_path, checkpoint_every=0.0).after(steps), observe=observe)
+            network, resumed = run(Clock(tmp_path, report=reported.append).after(steps))
             break
         except OutOfTimeError:
             stops += 1
-    assert stops >= 28 // (steps + 1) - 1
-    assert (progress.history, progress.notes) == (whole.history, whole.notes)
-    assert all(map(torch.equal, network.parameters(), expected.parameters()))
+            assert reported[-1] == pytest.approx(stops * steps / 28)
+            assert saved_progress(tmp_path / FILE)["step"] == stops * steps % 7  # type: ignore[index]
+    assert stops == -(-28 // steps) - 1
+    assert (resumed.history, resumed.notes) == (progress.history, progress.notes)
+    assert len(progress.notes) == 5, "before training and after each epoch"
+    assert all(torch.equal(*pair) for pair in zip(network.parameters(), expected.parameters(), strict=True))
 
 
-def test_a_checkpoint_of_other_data_is_rejected(tmp_path: Path) -> None:
+def test_checkpoints_of_something_else_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(OutOfTimeError):
-        train_small(Clock(tmp_path, checkpoint_every=0.0).after(2), "one")
-    with pytest.raises(InputError):
-        train_small(Workspace(tmp_path), "two")
+        run(Clock(tmp_path).after(2), fingerprint="first")
+    with raises(CheckpointError, FILE, "other data"):
+        run(Workspace(tmp_path), fingerprint="second")
+    with raises(CheckpointError, FILE, "size mismatch"):
+        run(Workspace(tmp_path), hidden_size=10, fingerprint="first")
 
 
-def test_a_resumed_run_keeps_its_number_of_threads(tmp_path: Path) -> None:
+def test_threads_stay_what_they_were(tmp_path: Path) -> None:
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(2)
         with pytest.raises(OutOfTimeError):
-            train_small(Clock(tmp_path, checkpoint_every=0.0).after(2))
+            run(Clock(tmp_path).after(2))
         torch.set_num_threads(1)
-        train_small(Workspace(tmp_path))
+        run(Workspace(tmp_path))
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
 
 
 def test_a_training_that_diverges_has_no_result() -> None:
-    with pytest.raises(ExperimentError):
-        train_small(Workspace(), validate=lambda network: {"validation": float("nan")})
+    with raises(ExperimentError, "epoch 1"):
+        run(Workspace(), validate=lambda network: {"validation": float("nan")})
 
 
-def test_subsets_are_evaluated_in_chunks() -> None:
+def test_scores_are_those_of_all_examples(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("parallelrnn.lab.experiments.supervised._STEPS_AT_ONCE", 100)  # 16 sequences of 6
+    network = nn.Sequential(nn.Flatten(), nn.Linear(12, 3))
+    classes = torch.arange(50) % 3
+    output = network(X).detach()
+    scores = classification_scores(network, Subset(50, lambda rows: (X[rows], classes[rows])))
+    assert scores["accuracy"] == pytest.approx(float((output.argmax(1) == classes).float().mean()))
+    assert scores["loss"] == pytest.approx(float(functional.cross_entropy(output, classes)))
+    errors = regression_errors(network, Subset(50, lambda rows: (X[rows], torch.ones(len(rows), 3))))
+    assert errors["mse"] == pytest.approx(float((output - 1).square().mean()))
+    assert errors["mae"] == pytest.approx(float((output - 1).abs().mean()))
+
+
+def test_long_sequences_are_evaluated_a_few_at_a_time() -> None:
     lengths = []
 
     def take(rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -111,7 +128,7 @@ def test_a_deadline_is_a_time(tmp_path: Path) -> None:
     assert Workspace(tmp_path, time.monotonic()).is_over
 
 
-def test_paired_models_share_all_but_the_recurrent_layer() -> None:
+def test_twins_share_all_but_the_recurrent_layer() -> None:
     for cell in ("RNN", "LSTM", "GRU"):
         vanilla, para = (Recurrent(name, 3, 2, hidden_size=8, num_layers=2, seed=5) for name in (cell, f"Para{cell}"))
         shared, other = (
@@ -120,9 +137,10 @@ def test_paired_models_share_all_but_the_recurrent_layer() -> None:
         )
         assert len(shared) == 6
         assert shared.keys() == other.keys()
-        assert all(torch.equal(shared[name], other[name]) for name in shared), "they start the same"
+        assert all(torch.equal(shared[name], other[name]) for name in shared), "they begin the same"
         assert type(vanilla.layer) is getattr(nn, cell)
         x = torch.randn(4, 5, 3)
         for network in (vanilla, para):
             states: Tensor = network.layer(x)[0]
-            torch.testing.assert_close(network(x), network.read_out(network.aggregate(states[:, -1])))
+            expected = network.read_out(network.aggregate(states[:, -1]))
+            torch.testing.assert_close(network(x), expected)
