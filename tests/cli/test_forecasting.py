@@ -217,15 +217,15 @@ def test_files_that_hold_no_series(content: bytes, fact: str, tmp_path: Path) ->
 def test_an_interrupted_fit_says_how_to_resume(csv: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = tmp_path / "model"
     command = ("fit", csv, "--horizon", 3, "--out", model)
-    epoch = Trainer._epoch
+    step = Trainer._step
 
-    def interrupt(self: Trainer[Any]) -> float:
+    def interrupt(self: Trainer[Any]) -> None:
         if self.progress.epoch == 1:
             raise KeyboardInterrupt
-        return epoch(self)
+        step(self)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Trainer, "_epoch", interrupt)
+        patched.setattr(Trainer, "_step", interrupt)
         assert "--resume" in run(*command, code=130).stderr
     assert "--resume" in run(*command, code=3).stderr
     assert "--resume" in run("forecast", model, code=4).stderr

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from parallelrnn.errors import FileError, InputError
-from parallelrnn.io import sum_of
+from parallelrnn.io import json_checksum
 from parallelrnn.lab.results_page import section
 from parallelrnn.lab.runs import Run, RunStore
 from tests.lab.samples import MACHINE, PROVENANCE, make_run, select
@@ -46,7 +46,7 @@ def test_a_forged_file_is_rejected(tmp_path: Path, name: str, value: Any) -> Non
     file = RunStore(tmp_path).save(RUN)
     content = {**json.loads(file.read_text()), name: value}
     del content["checksum"]
-    file.write_text(json.dumps({**content, "checksum": sum_of(content)}))
+    file.write_text(json.dumps({**content, "checksum": json_checksum(content)}))
     if name == "key":
         assert RunStore(tmp_path).load("speed") == [RUN]  # the file's name decides
         return

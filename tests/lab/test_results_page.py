@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from parallelrnn.lab.benchmarks.kernels.turns import PASSES
 from typer.testing import CliRunner, Result
 
 from parallelrnn.cli.app import app
+from parallelrnn.lab.benchmarks.timing import PASSES
 from parallelrnn.lab.experiments.registry import EXPERIMENTS, TITLES
 from parallelrnn.lab.experiments.speed import VANILLA
 from parallelrnn.lab.results_page import paired_differences, results_page, section

@@ -246,9 +246,9 @@ def _guessed(*guesses: str) -> str:
 def _load(model: Path) -> Forecaster:
     from parallelrnn import Forecaster
     from parallelrnn.training.checkpoint import FILE
-    from parallelrnn.training.model_files import MANIFEST
+    from parallelrnn.io import has_model
 
-    if (model / FILE).exists() and not (model / MANIFEST).exists():
+    if (model / FILE).exists() and not has_model(model):
         hint = "run the same parallelrnn fit again with --resume"
         raise ModelFileError(f"{model} holds an unfinished training and no model", hint=hint)
     return Forecaster.load(model)

@@ -22,7 +22,8 @@ from parallelrnn.forecast.panel import Panel, Series
 from parallelrnn.forecast.windows import CovariateScale, Profile, Sequences
 from parallelrnn.interpret.text import Display
 from parallelrnn.training.losses import pointwise
-from parallelrnn.training.trainer import Recipe, Trainer, make_fabric, own_randomness
+from parallelrnn.training.optimizers import Exponential
+from parallelrnn.training.trainer import Trainer, TrainerConfig, fork_rng, make_fabric
 
 _CALIBRATIONS = 100  # origins at which intervals are judged
 _SEASONS_ON = 2000  # windows of validation, on which seasons are compared
@@ -196,17 +197,17 @@ def _baselines(options: Options, fitted: Fitted, panel: Panel, before: Panel, wi
         errors = errors_of_windows(SeasonalNaive(season), sequences(panel.series, season), windows, 0)
         scores.append(_score(f"seasonal naive: the last {fitted.grid.step.format(season)}", errors))
     began = time.perf_counter()
-    with own_randomness(options.random_state, options.accelerator):
+    with fork_rng(options.random_state, options.accelerator):
         linear = NLinear(made_of.lookback, made_of.horizon)
         # As its authors train it: squared errors, steps that halve from epoch to epoch.
-        recipe = Recipe(learning_rate=5e-3, decay=0.5, max_epochs=options.max_epochs)
+        config = TrainerConfig(learning_rate=5e-3, schedule=Exponential(0.5), max_epochs=options.max_epochs)
         Trainer(
             linear,
             learned,
             split.training,
             split.validation,
             pointwise("mse"),
-            recipe,
+            config,
             options.random_state,
             make_fabric(options.accelerator, options.devices, options.precision),
         ).run()

@@ -10,7 +10,7 @@ from parallelrnn.interpret.features import Features, recurrence_features
 from parallelrnn.interpret.modes import ForecastModes
 from parallelrnn.interpret.text import Summary
 from parallelrnn.interpret.units import Step
-from parallelrnn.nn.segment_encoder import TransformerEncoder
+from parallelrnn.nn.encoder import TransformerEncoder
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -22,14 +22,15 @@ from parallelrnn.forecast.panel import Panel, Series
 from parallelrnn.forecast.pruning import prune
 from parallelrnn.forecast.seasonality import calendar_periods
 from parallelrnn.forecast.windows import CovariateScale, Profile, Sequences
-from parallelrnn.training.checkpoint import Checkpoint, train
-from parallelrnn.training.collectives import from_first
+from parallelrnn.training.checkpoint import Checkpoint
+from parallelrnn.training.distributed import from_first
 from parallelrnn.training.losses import pinball, pointwise
-from parallelrnn.training.trainer import Loss, Recipe, Trainer, make_fabric, own_randomness
+from parallelrnn.training.trainer import Loss, Trainer, TrainerConfig, fork_rng, make_fabric
 
 _LOOKBACK = 336  # steps, where series are long enough
 _SAMPLED = 512  # windows, by which forecasts are explained
 _MUCH = 10  # times the steps of a series
+_DECAY = 0.6  # of the learning rate after each epoch
 _VALIDATION = 5  # a series over this is its part for validation
 
 
@@ -56,7 +57,7 @@ def learn(options: Options, panel: Panel, val_size: int | None, checkpoint: Chec
     covariates = CovariateScale.of(panel.series, steps)
     sequences = Sequences(panel.series, profiles, covariates, lookback, options.horizon)
     split = split_windows(panel.series, sequences, steps)
-    with own_randomness(options.random_state, options.accelerator):
+    with fork_rng(options.random_state, options.accelerator):
         network = start_network(options, panel, sequences, split.training, periods, profiles, covariates, steps)
         network, history = _train(options, network, sequences, split, checkpoint)
     sample = split.validation[:: max(1, len(split.validation) // _SAMPLED)]
@@ -90,24 +91,32 @@ def _train(
     fabric = make_fabric(options.accelerator, options.devices, options.precision)
     seconds = 0.0
 
-    def trainer_of(network: Network, recipe: Recipe) -> Trainer[Network]:
-        return Trainer(network, sequences, split.training, split.validation, loss, recipe, options.random_state, fabric)
+    def trainer_of(network: Network, config: TrainerConfig, checkpoint: Checkpoint | None = None) -> Trainer[Network]:
+        parts = (split.training, split.validation)
+        return Trainer(network, sequences, *parts, loss, config, options.random_state, fabric, checkpoint=checkpoint)
 
     def train_again(network: Network) -> tuple[Network, float]:
         nonlocal seconds
-        again = trainer_of(network, options.recipe().to_finish(seconds))
+        again = trainer_of(network, _to_finish(options.trainer_config(), seconds))
         trained = again.run()
         seconds += again.progress.seconds
         return trained, again.progress.best
 
-    trainer = trainer_of(network, options.recipe())
-    trained = train(trainer, options.progress, checkpoint)
+    trainer = trainer_of(network, options.trainer_config(), checkpoint)
+    trainer.resume()
+    trained = trainer.run(show_progress=options.progress)
     seconds = trainer.progress.seconds
     if not options.prune or (options.max_time is not None and seconds >= options.max_time):
         return trained, tuple(trainer.progress.history)
     judge = _as_first(loss) if fabric.world_size > 1 else loss
     pruned, _ = prune(trained, sequences, split.validation, judge, trainer.progress.best, train_again)
     return pruned, tuple(trainer.progress.history)
+
+
+def _to_finish(config: TrainerConfig, used: float) -> TrainerConfig:
+    """Two more epochs at the pace of the third, for a network that has lost a part of itself; in the time left."""
+    left = None if config.max_time is None else max(1e-9, config.max_time - used)
+    return replace(config, learning_rate=config.learning_rate * _DECAY**2, max_epochs=2, max_time=left)
 
 
 def _as_first(loss: Loss) -> Loss:

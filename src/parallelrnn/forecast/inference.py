@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from parallelrnn.forecast.conformal import Calibration
 from parallelrnn.forecast.model import Network
 from parallelrnn.forecast.windows import Sequences
-from parallelrnn.training.trainer import TOGETHER
+from parallelrnn.training.trainer import EVALUATION_BATCH
 
 ENOUGH = 50  # errors at every step ahead, for a series to be calibrated by itself
 _LATEST = 1000  # windows of each series that intervals come from
@@ -20,7 +20,7 @@ _LATEST = 1000  # windows of each series that intervals come from
 def forecast_windows(network: nn.Module, sequences: Sequences, windows: Tensor, middle: int) -> Tensor:
     """Forecasts of some windows (N, 2) at the scale of the network: (N, H, C, Q), quantiles in order."""
     network.eval()
-    return _in_order(torch.cat([network(sequences.batch(some)) for some in windows.split(TOGETHER)]), middle)
+    return _in_order(torch.cat([network(sequences.batch(some)) for some in windows.split(EVALUATION_BATCH)]), middle)
 
 
 def _in_order(forecast: Tensor, middle: int) -> Tensor:
@@ -39,7 +39,7 @@ def errors_of_windows(network: nn.Module, sequences: Sequences, windows: Tensor,
         return torch.zeros(0, sequences.horizon, sequences.channels)
     network.eval()
     errors = []
-    for some in windows.split(TOGETHER):
+    for some in windows.split(EVALUATION_BATCH):
         batch = sequences.batch(some)
         error = batch.target - network(batch)[..., middle]
         errors.append(torch.where(batch.weight > 0, error, torch.nan))

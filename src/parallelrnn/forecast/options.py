@@ -9,13 +9,12 @@ from dataclasses import KW_ONLY, dataclass
 from numbers import Real
 from typing import Any
 
-from parallelrnn.errors import ArgumentError, check_choice, check_integer
+from parallelrnn.errors import ArgumentError, check_choice, check_integer, check_number
 from parallelrnn.forecast.missing import MISSING
 from parallelrnn.forecast.model import DECODERS, NORMALIZATIONS
-from parallelrnn.nn.encoder import CELLS
-from parallelrnn.training.arguments import check_blocks, check_training, epoch_limits
+from parallelrnn.nn.encoder import CELLS, check_block_size
 from parallelrnn.training.losses import LOSSES
-from parallelrnn.training.trainer import Recipe
+from parallelrnn.training.trainer import TrainerConfig
 
 CHANNELS = ("independent", "mixed")
 _SIZES = ("block_size", "hidden_size", "num_layers", "batch_size", "max_epochs", "devices")
@@ -76,9 +75,9 @@ class Options:
         check_choice("channels", self.channels, CHANNELS)
         check_choice("missing", self.missing, MISSING)
         check_choice("loss", self.loss, LOSSES)
-        check_blocks(self.hidden_size, self.block_size)
-        check_training(self.dropout, self.learning_rate, self.gradient_clip, self.max_time)
-        self.epoch_steps = epoch_limits(self.epoch_steps)
+        check_block_size(self.hidden_size, self.block_size)
+        check_number("dropout", self.dropout, "a number of at least 0 and below 1", lambda rate: 0 <= rate < 1)
+        self.epoch_steps = self.trainer_config().epoch_steps
         self._check_cycles()
         self._check_quantiles()
         for name in ("past_covariates", "future_covariates", "static_covariates"):
@@ -91,9 +90,9 @@ class Options:
         """All of them by name, as JSON would have them."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(Options) if field.name != "_"}
 
-    def recipe(self) -> Recipe:
+    def trainer_config(self) -> TrainerConfig:
         """How to train."""
-        return Recipe(
+        return TrainerConfig(
             learning_rate=self.learning_rate,
             batch_size=self.batch_size,
             max_epochs=self.max_epochs,

@@ -22,11 +22,18 @@ from parallelrnn.forecast.options import Options
 from parallelrnn.forecast.panel import Columns, Series
 from parallelrnn.forecast.seasonality import Cycle
 from parallelrnn.forecast.windows import CovariateScale, Profile
+from parallelrnn.io import (
+    check_agreement,
+    check_counts,
+    check_shapes,
+    load_model,
+    save_model,
+    shapes_of,
+    tensors_under,
+)
 from parallelrnn.nn.encoder import check_encoder
-from parallelrnn.training.model_files import ModelFormat, under
-from parallelrnn.training.shapes import Shapes, check_shapes, check_whole_numbers, shapes_of
 
-FORMAT = ModelFormat("parallelrnn forecaster", 1)
+KIND, VERSION = "parallelrnn forecaster", 2
 _LONGEST = 10_000_000  # steps of a look-back
 _FURTHEST = 2**53  # steps from the origin: what floats can count
 # Of what was asked for and what a network is made of; None: it was left to us.
@@ -37,12 +44,12 @@ _BACKENDS = tuple(library.value for library in nw.Implementation)  # of tables
 def save(path: str | Path, arguments: dict[str, Any], backend: str, fitted: Fitted) -> Path:
     """Write a forecaster; one that was there before is replaced at once."""
     words = {"arguments": arguments, "backend": backend, **_words(fitted)}
-    return FORMAT.save(path, words, _tensors(fitted))
+    return save_model(path, KIND, VERSION, words, _tensors(fitted))
 
 
 def load(path: str | Path) -> tuple[Options, str, Fitted]:
     """Read a forecaster: what it was told, the kind of tables it makes, and what it has learned."""
-    return FORMAT.load(path, _whole)
+    return load_model(path, KIND, VERSION, _whole)
 
 
 def _whole(words: dict[str, Any], tensors: dict[str, Tensor]) -> tuple[Options, str, Fitted]:
@@ -60,7 +67,7 @@ def _whole(words: dict[str, Any], tensors: dict[str, Tensor]) -> tuple[Options, 
 
 def _check_sizes(words: dict[str, Any], made_of: Architecture, tensors: dict[str, Tensor]) -> None:
     """Whether words and tensors agree, before memory is taken for what the words say."""
-    check_whole_numbers(made_of)
+    check_counts(made_of)
     check_choice("decoder", made_of.decoder, DECODERS)
     check_choice("normalize", made_of.normalize, NORMALIZATIONS)
     series = words["series"]
@@ -79,16 +86,16 @@ def _check_sizes(words: dict[str, Any], made_of: Architecture, tensors: dict[str
         "backend": words["backend"] in _BACKENDS,
         "quantiles": made_of.quantiles == len(words["quantiles"] or [0]),
     }
-    wrong = [name for name, right in checks.items() if not right]
-    if wrong:
-        raise ValueError(f"its words and its tensors do not agree about {', '.join(wrong)}")
+    check_agreement(checks)
 
 
-def _shapes(words: dict[str, Any], made_of: Architecture, tensors: dict[str, Tensor]) -> Shapes:
+def _shapes(words: dict[str, Any], made_of: Architecture, tensors: dict[str, Tensor]) -> dict[str, tuple[int, ...]]:
     """Of all tensors but those of the network."""
     channels, past, future, static = made_of.channels, made_of.past, made_of.future, made_of.static
     covariates = {"past": past, "known": future, "static": static}
-    shapes: Shapes = {f"covariates.{n}_{what}": (c,) for n, c in covariates.items() for what in ("mean", "scale")}
+    shapes: dict[str, tuple[int, ...]] = {
+        f"covariates.{n}_{what}": (c,) for n, c in covariates.items() for what in ("mean", "scale")
+    }
     for index, about in enumerate(words["series"]):
         one = f"series.{index}."
         steps = min(len(tensors[f"{one}values"]), made_of.lookback)
@@ -126,9 +133,7 @@ def _check_words(options: Options, fitted: Fitted) -> None:
         "cycles": all(cycle.period >= 2 for one in fitted.profiles.values() for cycle in one.cycles),
         "steps": all(len(one) > 0 for one in fitted.recent),
     }
-    wrong = [name for name, right in checks.items() if not right]
-    if wrong:
-        raise ValueError(f"its words do not agree about {', '.join(wrong)}")
+    check_agreement(checks)
     for position in (*sample.positions, *fitted.trained.values(), *(one.position for one in fitted.recent)):
         check_integer("position", position, -_FURTHEST)
         if position > _FURTHEST:
@@ -198,7 +203,7 @@ def _tensors(fitted: Fitted) -> dict[str, Tensor]:
 def _fitted(words: dict[str, Any], made_of: Architecture, tensors: dict[str, Tensor]) -> Fitted:
     with torch.random.fork_rng(devices=[]):
         network = Network(made_of)
-    network.load_state_dict(under("network.", tensors))
+    network.load_state_dict(tensors_under("network.", tensors))
     columns: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in words["columns"].items()
     }

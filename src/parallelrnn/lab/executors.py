@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from parallelrnn.errors import ArgumentError, MissingPackageError, check_choice, is_out_of_memory
-from parallelrnn.io import sentence
+from parallelrnn.io import os_error_sentence
 from parallelrnn.lab.experiments.experiment import STOP, Job, OutOfTimeError, Workspace
 from parallelrnn.lab.runs import Run, RunStore, commits, cores, machine
 
@@ -360,7 +360,7 @@ def _describe(error: Exception) -> str:
     if is_out_of_memory(error):
         return f"memory ran out ({str(error) or type(error).__name__}); try fewer --workers; {_RESUMES}"
     if isinstance(error, OSError):
-        return f"{sentence(error)}; {_RESUMES}"
+        return f"{os_error_sentence(error)}; {_RESUMES}"
     if isinstance(error, ValueError | ModuleNotFoundError):
         return str(error) or type(error).__name__
     return "".join(traceback.format_exception(error)).strip()

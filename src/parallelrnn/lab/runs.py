@@ -17,7 +17,7 @@ from typing import IO, Any
 
 import parallelrnn
 from parallelrnn.errors import FileError
-from parallelrnn.io import check_writable, make_directory, read_bytes, sum_of, write_text
+from parallelrnn.io import check_writable, json_checksum, make_directory, read_bytes, write_text
 from parallelrnn.lab.experiments.experiment import Job, Workspace, run_key
 
 try:
@@ -54,7 +54,7 @@ class RunStore:
     def save(self, run: Run) -> Path:
         """Write a run beside its place and rename it; once this returns, it is on the disk."""
         content = {"key": run.key, **asdict(run)}
-        content["checksum"] = sum_of(content)
+        content["checksum"] = json_checksum(content)
         lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(value)}" for name, value in content.items())
         make_directory(self.folder / run.experiment)
         return write_text(self.folder / run.experiment / f"{run.key}.json", f"{{\n{lines}\n}}\n")
@@ -116,7 +116,7 @@ def _read_run(path: Path) -> Run:
         content = json.loads(read_bytes(path))
     except (ValueError, RecursionError) as error:
         raise FileError(f"{path} is not JSON ({error})", hint=_DELETE) from error
-    if not isinstance(content, dict) or content.pop("checksum", None) != sum_of(content):
+    if not isinstance(content, dict) or content.pop("checksum", None) != json_checksum(content):
         raise FileError(f"{path} was changed after it was written: wrong checksum", hint=_DELETE)
     wrong = [name for name, kind in _FIELDS.items() if not isinstance(content.get(name), kind)]
     if not wrong:

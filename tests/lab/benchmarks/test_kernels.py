@@ -72,7 +72,7 @@ def test_results_of_another_machine_are_not_continued(tmp_path: Path, reported: 
     RunStore(tmp_path).save(run)
     with raises(BenchError, "processor: another", "torch: 1.0"):
         kernels.run(SMALL, tmp_path, resume=True)
-    with raises(BenchError, "--resume"):
+    with raises(BenchError, "resume="):
         kernels.run(SMALL, tmp_path)
     with raises(BenchError, "empty"):
         kernels.load(tmp_path / "empty")

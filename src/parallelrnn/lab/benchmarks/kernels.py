@@ -63,9 +63,7 @@ def run(
     about["machine"] |= {"dtype": "float32", "huge_pages": _huge_pages(), "load": timing.busy_seconds() is not None}
     earlier = [] if store is None else store.load(NAME)
     if earlier and not resume:
-        raise BenchError(
-            f"{output} holds results already", hint="add --resume to continue them, or give another folder"
-        )
+        raise BenchError(f"{output} holds results already", hint="add {resume} to continue them, or change {output}")
     check_same_machine(earlier, about["machine"])
     date = datetime.now(timezone.utc).isoformat(timespec="seconds")
     command = {"date": date, "command": settings.command, "rounds": settings.rounds, "budget": settings.budget}
@@ -99,7 +97,7 @@ def load(folder: Path) -> list[Run]:
     """Return the runs in a folder; raise if there are none."""
     runs = RunStore(folder).load(NAME)
     if not runs:
-        raise BenchError(f"{folder} holds no results of `parallelrnn bench`", hint="give a folder that --output named")
+        raise BenchError(f"{folder} holds no results of `parallelrnn bench`", hint="give a folder that {output} named")
     return runs
 
 

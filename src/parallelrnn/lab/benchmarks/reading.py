@@ -3,7 +3,6 @@
     pip install 'parallelrnn[demo]'
     python -m parallelrnn.lab.benchmarks.reading run                 # hours on two cores; the same command resumes
     python -m parallelrnn.lab.benchmarks.reading real ETTh1.csv      # the modes of the sunspots and of a year of load
-    python -m parallelrnn.lab.benchmarks.reading times               # how long it takes to read all features of a layer
 
 A series is the sum of damped waves that are driven by noise, and observed with noise: x(t+1) = A x(t) + w(t) and
 y(t) = C x(t) + v(t). Both truths are known: the forecast modes of the best predictor are the eigenvalues of A, its
@@ -32,12 +31,11 @@ from scipy.linalg import block_diag, solve_discrete_are
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 
-from parallelrnn import ParaGRU, ParaLSTM, ParaRNN, forecast_modes, recurrence_features
+from parallelrnn import ParaRNN, forecast_modes, recurrence_features
 from parallelrnn.interpret import ForecastModes, Mode, bootstrap_series, match_fits
 from parallelrnn.interpret.uncertainty import distances
 from parallelrnn.interpret.units import Step
 from parallelrnn.lab.benchmarks.measuring import THREADS, provenance, run_missing
-from parallelrnn.lab.benchmarks.timing import seconds_of, take_turns
 from parallelrnn.lab.runs import RunStore
 from parallelrnn.lab.tables import Table
 from parallelrnn.nn.initialize import waves_
@@ -327,26 +325,10 @@ def real(path: Path) -> None:
         print(f"{name}: {len(series)} steps, {blocks} blocks\n\n{modes.summary(6)}\n")
 
 
-def times(width: int = 128, inputs: int = 8, steps: int = 200, rounds: int = 15) -> None:
-    """Print how many milliseconds it takes to read all recurrence features of a layer, medians and quartiles."""
-    x = torch.randn(steps, inputs)
-    rows = []
-    for kind in (ParaRNN, ParaLSTM, ParaGRU, nn.RNN, nn.LSTM, nn.GRU):
-        torch.manual_seed(0)
-        layer: Any = kind(inputs, width)
-        reads = {"features": lambda layer=layer: recurrence_features(layer, None)}
-        reads["shares"] = lambda layer=layer: recurrence_features(layer, x)
-        rounds_taken, _ = take_turns({name: seconds_of(read) for name, read in reads.items()}, rounds)
-        quartiles = [1e3 * np.quantile([taken[name] for taken in rounds_taken], (0.5, 0.25, 0.75)) for name in reads]
-        prefix = "" if kind.__module__.startswith("parallelrnn") else "nn."
-        rows.append([f"{prefix}{kind.__name__}", *("{:.1f} ({:.1f} to {:.1f})".format(*times) for times in quartiles)])
-    print(Table(["layer", "features", f"with shares, {steps} steps of data"], rows).markdown())
-
-
 if __name__ == "__main__":
     import typer
 
     app = typer.Typer()
-    for command in (run, real, times):
+    for command in (run, real):
         app.command()(command)
     app()

@@ -3,14 +3,13 @@
     pip install 'parallelrnn[cli,sequences,plot]'
     python -m parallelrnn.lab.benchmarks.regression run       # an hour; the same command resumes
     python -m parallelrnn.lab.benchmarks.regression figure    # docs/figures/regression.png
-    python -m parallelrnn.lab.benchmarks.regression pilot     # how two constants were chosen
 
 Sequences are uniform on [0, 1]^T, responses a known target plus noise (`parallelrnn.theory.regression`). Each replicate
 has its own sample, and its own signs in the rough target. ParaRNNs have tanh blocks of two units in two layers, read at
 the last step. Their width is SCALE N^eta log N with Corollary 1's largest eta, T / (2 T + 4 beta), which leaves the
 depth fixed but for a logarithm; eta is 0 for the analytic target. Training is the same for all N: at most 100 epochs of
-64 steps, and the epoch that is best on a tenth of the sample. SCALE and the learning rate were chosen by `pilot`, by
-the risk at N = 1000 over all targets and two samples of each, which are not used elsewhere.
+64 steps, and the epoch that is best on a tenth of the sample. SCALE (of 1, 2, 4) and the learning rate (of 1e-2, 3e-3)
+were chosen by the risk at N = 1000 over all targets and two samples of each, which are not used elsewhere.
 
 Beside them, with parameters by cross-validation: nearest neighbours, and kernel ridge regression with a Gaussian
 kernel, whose time grows with N^3, so that it stops at N = 2000.
@@ -72,14 +71,14 @@ def targets(seed: int = 0) -> dict[str, Target]:
     return by_name
 
 
-def width(size: int, target: Target, scale: float = SCALE) -> int:
+def width(size: int, target: Target) -> int:
     """Return the units of a layer, in whole blocks of two."""
     dimension = target.length * target.input_size
     eta = 0.0 if math.isinf(target.smoothness) else dimension / (2 * dimension + 4 * target.smoothness)
-    return 2 * math.ceil(scale * math.pow(size, eta) * math.log(size) / 2)
+    return 2 * math.ceil(SCALE * math.pow(size, eta) * math.log(size) / 2)
 
 
-def para_rnn(hidden_size: int, seed: int, learning_rate: float = LEARNING_RATE) -> Fit:
+def para_rnn(hidden_size: int, seed: int) -> Fit:
     """Return a fit of ours."""
 
     def fit(x: Array, y: Array) -> Predict:
@@ -88,7 +87,7 @@ def para_rnn(hidden_size: int, seed: int, learning_rate: float = LEARNING_RATE) 
             hidden_size=hidden_size,
             num_layers=2,
             readout="last",
-            learning_rate=learning_rate,
+            learning_rate=LEARNING_RATE,
             batch_size=128,
             epoch_steps=(64, 64),
             random_state=seed,
@@ -155,20 +154,6 @@ def run(results: Path = Path("results/benchmarks")) -> None:
         for contender in CONTENDERS
     ]
     run_missing(RunStore(results), NAME, jobs, measure, provenance(1, ["scikit-learn"]))
-
-
-def pilot() -> None:
-    """Print the geometric mean of the excess risk over all targets and two samples, by scale and learning rate."""
-    torch.set_num_threads(1)
-    size = 1000
-    for learning_rate in (1e-2, 3e-3):
-        for scale in (1, 2, 4):
-            logs = []
-            for target in targets().values():
-                for seed in (1001, 1002):
-                    fit = para_rnn(width(size, target, scale), 1, learning_rate)
-                    logs.append(math.log(distance(fit(*sample(target, size, NOISE, seed)), target)))
-            print(f"learning rate {learning_rate}, scale {scale}: {math.exp(np.mean(logs)):.4f}", flush=True)
 
 
 def risks_of(runs: list[Run], target: str, contender: str) -> list[Risk]:
@@ -256,6 +241,6 @@ if __name__ == "__main__":
     import typer
 
     app = typer.Typer()
-    for command in (run, figure, pilot):
+    for command in (run, figure):
         app.command()(command)
     app()

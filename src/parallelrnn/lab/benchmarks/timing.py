@@ -21,6 +21,7 @@ PAUSE = 0.25  # seconds before a window is timed again
 MIN_ROUNDS = 3  # whatever the budget
 PASSES = ("forward", "backward", "total")
 Measured = TypeVar("Measured")
+clock, pause = time.perf_counter, time.sleep  # tests have their own
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Clocks:
 
 def read_clocks() -> Clocks:
     """Return the clocks as they are now."""
-    return Clocks(time.perf_counter(), busy_seconds(), time.process_time())
+    return Clocks(clock(), busy_seconds(), time.process_time())
 
 
 def busy_seconds(stat: Path = STAT) -> float | None:
@@ -80,62 +81,52 @@ class Timing:
     reason: str = ""
 
 
-@dataclass(frozen=True)
-class Machine:
-    """Where time and load come from; tests have their own."""
-
-    clock: Callable[[], float] = time.perf_counter
-    read: Callable[[], Clocks] = read_clocks
-    pause: Callable[[float], None] = time.sleep
-
-
 @dataclass
 class _Record:
     windows: list[tuple[list[float], float | None]] = field(default_factory=list)  # times, and the load of others
     discards: int = 0
 
 
-def measure(steps: Mapping[str, Step], rounds: int, budget: float, machine: Machine | None = None) -> dict[str, Timing]:
+def measure(steps: Mapping[str, Step], rounds: int, budget: float) -> dict[str, Timing]:
     """Run every step once to warm up, then time one window of each per round.
 
     Stops after `rounds` rounds, or once `budget` seconds have passed and three rounds are complete.
     """
-    machine = machine or Machine()
     for step in steps.values():
         step.prepare()
         step.run()
     records = {name: _Record() for name in steps}
-    begin = machine.clock()
+    begin = clock()
     for index in range(rounds):
-        if index >= MIN_ROUNDS and machine.clock() - begin >= budget:
+        if index >= MIN_ROUNDS and clock() - begin >= budget:
             break
         for name, step in steps.items():
-            _add_window(records[name], step, machine)
+            _add_window(records[name], step)
     return {name: _summarize(record) for name, record in records.items()}
 
 
-def _add_window(record: _Record, step: Step, machine: Machine) -> None:
+def _add_window(record: _Record, step: Step) -> None:
     for attempt in range(ATTEMPTS):
         if attempt:
-            machine.pause(PAUSE)
-        times, foreign = _time_window(step, machine)
+            pause(PAUSE)
+        times, foreign = _time_window(step)
         if foreign is None or foreign <= MAX_FOREIGN:
             record.windows.append((times, foreign))
             return
         record.discards += 1
 
 
-def _time_window(step: Step, machine: Machine) -> tuple[list[float], float | None]:
+def _time_window(step: Step) -> tuple[list[float], float | None]:
     times = []
-    before = machine.read()
+    before = read_clocks()
     end = before.wall
     while end - before.wall < WINDOW:
         step.prepare()
-        begin = machine.clock()
+        begin = clock()
         step.run()
-        end = machine.clock()
+        end = clock()
         times.append(end - begin)
-    return times, foreign_load(before, machine.read())
+    return times, foreign_load(before, read_clocks())
 
 
 def _summarize(record: _Record) -> Timing:
@@ -182,7 +173,7 @@ def take_turns(
             quiet = foreign is None or foreign <= MAX_FOREIGN
             if quiet:
                 break
-            time.sleep(PAUSE)
+            pause(PAUSE)
         disturbed += not quiet
         measured.append(results)
         progress((number + 1) / rounds)
@@ -193,9 +184,9 @@ def seconds_of(work: Callable[[], object]) -> Callable[[], float]:
     """Return a step that does some work and returns how long it took."""
 
     def step() -> float:
-        began = time.perf_counter()
+        began = clock()
         work()
-        return time.perf_counter() - began
+        return clock() - began
 
     return step
 
@@ -203,8 +194,8 @@ def seconds_of(work: Callable[[], object]) -> Callable[[], float]:
 def time_passes(layer: nn.Module, x: Tensor, grad: Tensor) -> tuple[float, float]:
     """Return the seconds of the forward and the backward pass of one training step."""
     layer.zero_grad(set_to_none=True)
-    began = time.perf_counter()
+    began = clock()
     output, _ = layer(x)
-    turned = time.perf_counter()
+    turned = clock()
     output.backward(grad)
-    return turned - began, time.perf_counter() - turned
+    return turned - began, clock() - turned

@@ -16,7 +16,9 @@ from torch.nn import functional
 from parallelrnn.lab.datasets import adding_problem
 from parallelrnn.lab.experiments.experiment import Experiment, ExperimentError, Outcome, Workspace
 from parallelrnn.lab.experiments.models import Recurrent, count_parameters
-from parallelrnn.lab.experiments.training import Schedule, Training
+from parallelrnn.lab.experiments.supervised import LabeledBatch, train
+from parallelrnn.training.optimizers import StepDecay
+from parallelrnn.training.trainer import TrainerConfig
 
 MODELS = ("LSTM", "ParaLSTM", "GRU", "ParaGRU")
 SOLVED = 0.01  # test MSE below which the problem is solved; guessing the mean gives 1/6
@@ -54,15 +56,15 @@ class Adding:
         self.steps = config.epoch_steps
         self._test = self._draw(config.test, _TEST_SEED)
 
-    def batch(self, epoch: int, step: int) -> tuple[Tensor, Tensor]:
-        """Return inputs and targets."""
-        return self._draw(self._config.batch_size, epoch * self.steps + step)
+    def rows(self, epoch: int, step: int) -> Tensor:
+        """Return the number of a batch."""
+        return torch.tensor([epoch * self.steps + step])
 
-    def loss(self, output: Tensor, target: Tensor) -> Tensor:
-        """Return the mean squared error."""
-        return functional.mse_loss(output, target)
+    def batch(self, rows: Tensor) -> LabeledBatch:
+        """Draw a batch by its number."""
+        return LabeledBatch(*self._draw(self._config.batch_size, int(rows)))
 
-    def judge(self, network: nn.Module) -> dict[str, float]:
+    def validate(self, network: nn.Module) -> dict[str, float]:
         """Return the test error."""
         inputs, targets = self._test
         return {"validation": float(functional.mse_loss(network(inputs), targets))}
@@ -89,22 +91,22 @@ def run(config: AddingConfig, seed: int, workspace: Workspace) -> Outcome:
         aggregate="linear",
         seed=seed,
     )
-    schedule = Schedule(
-        config.learning_rate,
-        config.iterations // config.epoch_steps,
-        factor=0.1,
+    task = Adding(config, seed)
+    trainer_config = TrainerConfig(
+        learning_rate=config.learning_rate,
+        schedule=StepDecay(0.1, config.decay_every // config.epoch_steps),
+        max_epochs=config.iterations // config.epoch_steps,
         patience=None,
-        period=config.decay_every // config.epoch_steps,
         keep_best=False,
     )
-    progress = Training(network, Adding(config, seed), schedule, workspace).run()
-    errors = [line["validation"] for line in progress.curve]
+    progress = train(network, task, task, functional.mse_loss, task.validate, trainer_config, workspace)
+    errors = progress.errors
     solved = next((number for number, error in enumerate(errors, 1) if error < SOLVED), None)
     metrics = {"mse": errors[-1], "parameters": count_parameters(network)}
     metrics |= {"seconds": progress.seconds, "processor_seconds": progress.processor_seconds}
     if solved is not None:
         metrics["iterations_to_0.01"] = solved * config.epoch_steps
-    return Outcome(metrics, progress.curve)
+    return Outcome(metrics, progress.history)
 
 
 EXPERIMENT = Experiment(name="adding", config=AddingConfig, cells=cells, run=run, replicates=10)

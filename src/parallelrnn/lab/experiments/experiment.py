@@ -50,12 +50,12 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Workspace:
-    """Where a run keeps its checkpoint, until when it may work now, and whom it tells how far it is."""
+    """Where a run keeps its checkpoint, until when it may work now, and how it reports its progress."""
 
     directory: Path | None = None
     deadline: float = float("inf")  # of time.monotonic()
-    tell: Callable[[float], None] = lambda fraction: None  # takes the fraction that is done
-    every: float = 60.0  # seconds between checkpoints
+    report: Callable[[float], None] = lambda fraction: None  # takes the fraction that is done
+    checkpoint_every: float = 60.0  # seconds
 
     @property
     def checkpoint(self) -> Path | None:

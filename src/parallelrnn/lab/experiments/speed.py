@@ -50,7 +50,7 @@ def run(config: SpeedConfig, seed: int, workspace: Workspace) -> Outcome:
     layers: dict[str, nn.Module] = {str(size): ParaRNN(1, config.hidden_size, block_size=size) for size in sizes}
     layers[VANILLA] = nn.RNN(1, config.hidden_size)
     steps = {name: partial(time_passes, layer, x, grad) for name, layer in layers.items()}
-    rounds, busy = take_turns(steps, config.rounds, workspace.tell)
+    rounds, busy = take_turns(steps, config.rounds, workspace.report)
     metrics = {}
     for name in layers:
         forward, backward = 1e3 * np.array([taken[name] for taken in rounds]).T
