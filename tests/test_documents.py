@@ -81,7 +81,13 @@ def anchors(path: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("path", marked_documents(DOCUMENTS), ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, id=path.name, marks=[pytest.mark.slow] * (path.stem == "reading-a-model"))  # many matchings
+        for path in marked_documents(DOCUMENTS)
+    ],
+)
 def test_marked_tables_come_from_results(path: Path) -> None:
     assert renew_tables(path.read_text(), ROOT / "results") == path.read_text()
 
