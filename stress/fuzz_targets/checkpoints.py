@@ -1,4 +1,4 @@
-"""Checkpoints of an estimator and of an experiment, as they are resumed from."""
+"""Trainings that were cut off, of an estimator and of an experiment, as they are gone on with."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _numbers = Numbers()
 
 
 def _trainer() -> Any:
-    """Return all of a `Trainer` that a checkpoint saves."""
+    """All of a `Trainer` that a checkpoint keeps."""
     network = nn.Linear(2, 1)
     optimizer = torch.optim.Adam(network.parameters())
     network(torch.ones(1, 2)).sum().backward()
@@ -57,7 +57,7 @@ def _seeds(folder: Path) -> list[bytes]:
     return found
 
 
-def _resume(data: bytes, folder: Path) -> None:
+def _go_on(data: bytes, folder: Path) -> None:
     threads = torch.get_num_threads()
     try:
         document = json.loads(data)
@@ -77,12 +77,4 @@ def _resume(data: bytes, folder: Path) -> None:
         torch.set_num_threads(threads)
 
 
-TARGETS = [
-    Target(
-        name="checkpoints",
-        seeds=_seeds,
-        read=_resume,
-        errors=(CheckpointError, ExperimentError),
-        mutate=grammar.mutate,
-    )
-]
+TARGETS = [Target("checkpoints", _seeds, _go_on, (CheckpointError, ExperimentError), grammar.mutate)]
