@@ -38,10 +38,9 @@ from typing import Any
 import torch
 from victims import VICTIMS, LostError, Victim
 
-from parallelrnn.io import write_text
+from parallelrnn.io import MODEL_FILE, write_text
 from parallelrnn.lab.running.provenance import COMMIT, machine
 from parallelrnn.training.checkpoint import FILE as CHECKPOINT
-from parallelrnn.training.model_files import MANIFEST
 
 IN_A_ROW = 10  # kills at most before something may come to its end
 PATIENCE = 600  # seconds that something may take
@@ -114,7 +113,7 @@ def phase(folder: Path, left: set[str]) -> str:
     """What was going on, by what is left of it."""
     if left:
         return f"writing {_kind(min(_written(file) for file in left))}"
-    if list(folder.rglob(MANIFEST)) or any(file.stat().st_size for file in folder.glob("*.jsonl")):
+    if list(folder.rglob(MODEL_FILE)) or any(file.stat().st_size for file in folder.glob("*.jsonl")):
         return "after a model or a result"
     return "between checkpoints" if list(folder.rglob(CHECKPOINT)) else "before the first checkpoint"
 
@@ -155,8 +154,7 @@ def _written(part: str) -> str:
 
 
 def _kind(name: str) -> str:
-    kinds = {CHECKPOINT: "a checkpoint", MANIFEST: "the words of a model", "commits": "the commits of a run"}
-    return kinds.get(Path(name).name, "the weights of a model")
+    return {CHECKPOINT: "a checkpoint", MODEL_FILE: "a model", "commits": "the commits of a run"}[Path(name).name]
 
 
 def main() -> None:

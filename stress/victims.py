@@ -18,10 +18,9 @@ import pandas as pd
 
 from parallelrnn import Forecaster, SequenceRegressor
 from parallelrnn.cli.app import app
+from parallelrnn.io import MODEL_FILE, load_tensors
 from parallelrnn.lab.running.store import Store
 from parallelrnn.training.checkpoint import FILE as CHECKPOINT
-from parallelrnn.training.model_files import MANIFEST
-from parallelrnn.training.sealed_tensors import read_sealed
 
 ADDING = ["reproduce", "adding", "--models", "ParaGRU", "--only", "length=100", "--threads", "1"]
 TINY = {"hidden_size": 4, "length": 10, "iterations": 300, "decay_every": 100, "epoch_steps": 50, "test": 20}
@@ -73,8 +72,8 @@ def check_model(load: Callable[[Path], Any]) -> Callable[[Path], None]:
 
     def check(folder: Path) -> None:
         for checkpoint in folder.glob(CHECKPOINT):
-            read_sealed(checkpoint)
-        if (folder / MANIFEST).exists():
+            load_tensors(checkpoint)
+        if (folder / MODEL_FILE).exists():
             load(folder)
 
     return check
@@ -135,8 +134,8 @@ def _train_models(folder: Path) -> None:
 def check_saved(folder: Path) -> None:
     """Whether the model is one of the two, and no mixture."""
     Forecaster.load(folder)
-    words = (folder / MANIFEST).read_bytes()
-    if words not in [(one / MANIFEST).read_bytes() for one in folder.parent.glob("model-*")]:
+    data = (folder / MODEL_FILE).read_bytes()
+    if data not in [(saved / MODEL_FILE).read_bytes() for saved in folder.parent.glob("model-*")]:
         raise LostError("the model is none of those that were saved")
 
 
@@ -169,7 +168,7 @@ def check_results(folder: Path) -> None:
     """Whether results and checkpoints are whole."""
     Store(folder).lines("adding")
     for checkpoint in folder.rglob(CHECKPOINT):
-        read_sealed(checkpoint)
+        load_tensors(checkpoint)
 
 
 def results(folder: Path) -> dict[str, Any]:
@@ -183,7 +182,7 @@ def results(folder: Path) -> dict[str, Any]:
 
 def is_any_model(folder: Path) -> bool:
     """What saving over and over comes to is checked after each kill; there is nothing to compare it with."""
-    return (folder / MANIFEST).exists()
+    return (folder / MODEL_FILE).exists()
 
 
 VICTIMS = {

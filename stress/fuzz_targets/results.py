@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fuzz_targets import grammar
 from fuzz_targets.target import Target
-from parallelrnn.io import sum_of
+from parallelrnn.io import json_checksum
 from parallelrnn.lab.document import document
 from parallelrnn.lab.experiments.registry import EXPERIMENTS
 from parallelrnn.lab.running.store import Store
@@ -29,7 +29,7 @@ def _seeds(folder: Path) -> list[bytes]:
 def _read(data: bytes, folder: Path) -> None:
     try:
         name, *lines = json.loads(data)
-        text = "".join(json.dumps({**line, "sha256": sum_of(line)}) + "\n" for line in lines)
+        text = "".join(json.dumps({**line, "sha256": json_checksum(line)}) + "\n" for line in lines)
     except (TypeError, ValueError, RecursionError):
         name, text = "speed", None
     if not isinstance(name, str) or name not in EXPERIMENTS:

@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 import safetensors.torch
 import torch
+from parallelrnn.training.model_files import MANIFEST
 
 from parallelrnn import Forecaster
 from parallelrnn.errors import ModelFileError
-from parallelrnn.training.model_files import MANIFEST
 from tests.training.samples import hourly, quick
 
 

@@ -90,7 +90,7 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path: Path) -> None:
         quick().fit(df.assign(y=df["y"] + 1), checkpoint=tmp_path, resume=True)
     kept = (tmp_path / FILE).read_bytes()
     (tmp_path / FILE).write_bytes(kept[:20])
-    with pytest.raises(CheckpointError, match=r"has no sum: it was cut off or changed.*remove it to start anew"):
+    with pytest.raises(CheckpointError, match=r"has no checksum.*delete it to start over"):
         quick().fit(df, checkpoint=tmp_path, resume=True)
     assert same(quick().fit(df, checkpoint=tmp_path), first)  # anew
     shutil.rmtree(tmp_path)

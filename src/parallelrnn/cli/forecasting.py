@@ -24,8 +24,8 @@ from parallelrnn.errors import ModelFileError
 from parallelrnn.forecast.data import as_frame
 from parallelrnn.forecast.evaluation import evaluate as score
 from parallelrnn.interpret.text import printable
+from parallelrnn.io import has_model
 from parallelrnn.training.checkpoint import FILE as TRAINING_FILE
-from parallelrnn.training.model_files import MANIFEST
 
 Data = Annotated[Path, typer.Argument(help="A CSV or Parquet file of one series or many.", show_default=False)]
 Model = Annotated[Path, typer.Argument(help="A directory that `fit` wrote.", show_default=False)]
@@ -223,7 +223,7 @@ def evaluate(
 
 
 def _load(model: Path) -> Forecaster:
-    if (model / TRAINING_FILE).exists() and not (model / MANIFEST).exists():
+    if (model / TRAINING_FILE).exists() and not has_model(model):
         raise ModelFileError(
             f"{model} holds a training that was cut off, and no model yet; go on with it by parallelrnn fit, with the "
             "same options and --resume"

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from parallelrnn.errors import ArgumentError, ModelFileError, TrainingError, is_out_of_memory
 from parallelrnn.interpret.text import printable
-from parallelrnn.io import sentence
+from parallelrnn.io import os_error_sentence
 from parallelrnn.lab.benchmarks.kernels import BenchError
 
 # The first that an error is an instance of counts.
@@ -65,7 +65,7 @@ def _in_words_of_the_command(error: Exception) -> str:
     if is_out_of_memory(error):
         return f"memory was used up ({str(error) or type(error).__name__}); give less at once, or close other programs"
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
-        return sentence(error)
+        return os_error_sentence(error)
     return _with_options(str(error))
 
 

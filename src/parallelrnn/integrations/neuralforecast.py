@@ -18,23 +18,23 @@ try:
     from neuralforecast.core import MODEL_FILENAME_DICT
     from neuralforecast.losses.pytorch import MAE
 
-    from parallelrnn.errors import check_integer
+    from parallelrnn.errors import ModelFileError, check_integer
     from parallelrnn.forecast.explanation import Explanation, memory_of
     from parallelrnn.forecast.initialization import default_segment, start_decoder, wave_periods
     from parallelrnn.forecast.model import DECODERS, Architecture, Network
     from parallelrnn.forecast.windows import Batch
     from parallelrnn.interpret.modes import ForecastModes, forecast_modes
     from parallelrnn.interpret.units import Step
+    from parallelrnn.io import MODEL_FILE, load_model, save_model
     from parallelrnn.nn import WaveDecoder
     from parallelrnn.training.arguments import check_blocks, check_choice
-    from parallelrnn.training.model_files import ModelFileError, ModelFormat
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
         f"these models need {error.name}, which is not installed: pip install 'parallelrnn[neuralforecast]'",
         name=error.name,
     ) from error
 
-_FORMAT = ModelFormat("parallelrnn.neuralforecast", 1)
+_KIND, _VERSION = "parallelrnn.neuralforecast", 2
 _EXPLAINED = 512  # windows, over which shares are taken
 
 
@@ -183,7 +183,8 @@ class ParaModel(BaseModel):  # type: ignore[misc]
             raise ValueError(f"expected a directory of this machine, got {path}; copy what is written there")
         data = self.serialize()
         header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])["__metadata__"]
-        _FORMAT.save(path, {"model": type(self).__name__, "header": header}, safetensors.torch.load(data))
+        metadata = {"model": type(self).__name__, "header": header}
+        save_model(Path(path) / MODEL_FILE, _KIND, _VERSION, metadata, safetensors.torch.load(data))
 
     @classmethod
     def load(cls, path: str | Path, *more: Any, **others: Any) -> ParaModel:
@@ -200,7 +201,7 @@ class ParaModel(BaseModel):  # type: ignore[misc]
                 safetensors.torch.save_file(tensors, file, words["header"])
                 return read(str(file), *more, **others)  # type: ignore[no-any-return]
 
-        return _FORMAT.load(path, make)
+        return load_model(path, _KIND, _VERSION, make)
 
     def _start(self, decoder: WaveDecoder, dataset: Any, unseen: int) -> None:
         """Put waves at the strongest lines of the spectrum; those that are left stay where they are."""

@@ -11,23 +11,30 @@ import torch
 from torch import Tensor
 
 from parallelrnn.errors import check_choice
+from parallelrnn.io import (
+    check_agreement,
+    check_counts,
+    check_shapes,
+    load_model,
+    save_model,
+    shapes_of,
+    tensors_under,
+)
 from parallelrnn.nn.encoder import check_encoder
 from parallelrnn.sequence.data import NORMALIZATIONS, Scale
 from parallelrnn.sequence.learned import Learned, TargetScale
 from parallelrnn.sequence.model import READOUTS, SequenceArchitecture, SequenceNetwork
-from parallelrnn.training.model_files import ModelFormat, under
-from parallelrnn.training.shapes import Shapes, check_shapes, check_whole_numbers, shapes_of
 
 if TYPE_CHECKING:
     from parallelrnn.sequence.base import SequenceEstimator
 
-_VERSION = 1
+_VERSION = 2
 _PAIRS = "pairs"  # what a dictionary is kept as
 EstimatorT = TypeVar("EstimatorT", bound="SequenceEstimator")
 
 
-def _format(cls: type) -> ModelFormat:
-    return ModelFormat(f"parallelrnn {cls.__name__}", _VERSION)
+def _kind(cls: type) -> str:
+    return f"parallelrnn {cls.__name__}"
 
 
 def save(estimator: SequenceEstimator, path: str | Path) -> Path:
@@ -36,12 +43,12 @@ def save(estimator: SequenceEstimator, path: str | Path) -> Path:
     arguments = estimator.get_params()
     if isinstance(arguments["random_state"], np.random.RandomState):
         arguments["random_state"] = None  # it has done its part
-    words = {
+    metadata = {
         "arguments": {name: _plain(name, value) for name, value in arguments.items()},
-        "architecture": dataclasses.asdict(learned.network.made_of),
+        "config": dataclasses.asdict(learned.network.made_of),
         "normalize": learned.scale.how,
         "history": list(learned.history),
-        "seen": estimator._seen(),
+        "fitted": estimator._seen(),
     }
     tensors = {f"network.{name}": tensor.detach().float() for name, tensor in learned.network.state_dict().items()}
     tensors |= {
@@ -51,7 +58,7 @@ def save(estimator: SequenceEstimator, path: str | Path) -> Path:
         "target.level": torch.from_numpy(learned.target.level),
         "sample": learned.sample,
     }
-    return _format(type(estimator)).save(path, words, tensors)
+    return save_model(path, _kind(type(estimator)), _VERSION, metadata, tensors)
 
 
 def _plain(name: str, value: Any) -> Any:
@@ -69,37 +76,42 @@ def _plain(name: str, value: Any) -> Any:
 def load(cls: type[EstimatorT], path: str | Path) -> EstimatorT:
     """Read an estimator."""
 
-    def make(words: dict[str, Any], tensors: dict[str, Tensor]) -> EstimatorT:
+    def build(metadata: dict[str, Any], tensors: dict[str, Tensor]) -> EstimatorT:
         arguments: dict[str, Any] = {
             name: dict(value[_PAIRS]) if isinstance(value, dict) else value
-            for name, value in words["arguments"].items()
+            for name, value in metadata["arguments"].items()
         }
         arguments["epoch_steps"] = tuple(arguments["epoch_steps"])
         estimator = cls(**arguments)
         estimator._check()
-        estimator._learned = _learned(words, tensors)
-        estimator._see(words["seen"])
+        estimator._learned = _learned(metadata, tensors)
+        estimator._see(metadata["fitted"])
         return estimator
 
-    return _format(cls).load(path, make)
+    return load_model(path, _kind(cls), _VERSION, build, _upgrade)
 
 
-def _learned(words: dict[str, Any], tensors: dict[str, Tensor]) -> Learned:
-    made_of = SequenceArchitecture(**words["architecture"])
+def _upgrade(metadata: dict[str, Any], tensors: dict[str, Tensor]) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Return the metadata of a model of version 0.1.0 under today's names."""
+    return {**metadata, "config": metadata["architecture"], "fitted": metadata["seen"]}, tensors
+
+
+def _learned(metadata: dict[str, Any], tensors: dict[str, Tensor]) -> Learned:
+    made_of = SequenceArchitecture(**metadata["config"])
     _check_sizes(made_of, tensors)
     check_shapes({**shapes_of(lambda: SequenceNetwork(made_of), "network."), **_shapes(made_of, tensors)}, tensors)
     with torch.random.fork_rng(devices=[]):
         network = SequenceNetwork(made_of)
-    network.load_state_dict(under("network.", tensors))
-    check_choice("normalize", words["normalize"], NORMALIZATIONS)
-    scale = Scale(words["normalize"], tensors["scale.mean"].numpy(), tensors["scale.deviation"].numpy())
+    network.load_state_dict(tensors_under("network.", tensors))
+    check_choice("normalize", metadata["normalize"], NORMALIZATIONS)
+    scale = Scale(metadata["normalize"], tensors["scale.mean"].numpy(), tensors["scale.deviation"].numpy())
     target = TargetScale(tensors["target.scale"].numpy(), tensors["target.level"].numpy())
-    return Learned(network.double().eval(), scale, target, tensors["sample"], tuple(words["history"]))
+    return Learned(network.double().eval(), scale, target, tensors["sample"], tuple(metadata["history"]))
 
 
 def _check_sizes(made_of: SequenceArchitecture, tensors: dict[str, Tensor]) -> None:
     """Whether words and tensors agree, before memory is taken for what the words say."""
-    check_whole_numbers(made_of)
+    check_counts(made_of)
     check_choice("readout", made_of.readout, READOUTS)
     outputs, width = tensors["network.layer.aggregate.weight"].shape
     directions = 2 if made_of.bidirectional else 1
@@ -109,14 +121,12 @@ def _check_sizes(made_of: SequenceArchitecture, tensors: dict[str, Tensor]) -> N
         "channels": tensors["scale.mean"].shape == (made_of.channels,),
         "outputs": outputs == made_of.outputs == len(tensors["target.level"]),
     }
-    wrong = [name for name, right in checks.items() if not right]
-    if wrong:
-        raise ValueError(f"its words and its tensors do not agree about {', '.join(wrong)}")
+    check_agreement(checks)
 
 
-def _shapes(made_of: SequenceArchitecture, tensors: dict[str, Tensor]) -> Shapes:
+def _shapes(made_of: SequenceArchitecture, tensors: dict[str, Tensor]) -> dict[str, tuple[int, ...]]:
     """Of all tensors but those of the network."""
     channels, outputs = (made_of.channels,), (made_of.outputs,)
     width = made_of.hidden_size * (2 if made_of.bidirectional else 1)
-    scales: Shapes = {"scale.mean": channels, "scale.deviation": channels}
+    scales: dict[str, tuple[int, ...]] = {"scale.mean": channels, "scale.deviation": channels}
     return {**scales, "target.scale": outputs, "target.level": outputs, "sample": (len(tensors["sample"]), width)}

@@ -17,13 +17,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from parallelrnn.errors import CheckpointError
-from parallelrnn.io import check_writable, read_bytes, sweep
+from parallelrnn.errors import CheckpointError, FileError
+from parallelrnn.io import check_writable, decode_tensors, read_bytes, remove_leftovers, save_tensors, tensors_under
 from parallelrnn.training.collectives import done_by_first
 from parallelrnn.training.distributed import is_first
-from parallelrnn.training.model_files import under
 from parallelrnn.training.progress import progress_bar
-from parallelrnn.training.sealed_tensors import SealError, unseal, write_sealed
 from parallelrnn.training.trainer import ModuleT, Progress, Trainer
 
 FILE = "training.safetensors"
@@ -50,15 +48,15 @@ def pack(network: nn.Module, best: Mapping[str, Tensor], optimizer: torch.optim.
 
 def unpack(tensors: Mapping[str, Tensor], network: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """Put all that was packed back in its place; the best weights, which have none, are given back."""
-    network.load_state_dict(under("network.", tensors))
+    network.load_state_dict(tensors_under("network.", tensors))
     state = optimizer.state_dict()
     state["state"] = {}
-    for name, tensor in under("optimizer.", tensors).items():
+    for name, tensor in tensors_under("optimizer.", tensors).items():
         index, _, key = name.partition(".")
         state["state"].setdefault(int(index), {})[key] = tensor
     optimizer.load_state_dict(state)
     torch.set_rng_state(tensors["random.dropout"])
-    return under("best.", tensors)
+    return tensors_under("best.", tensors)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +75,7 @@ class Checkpoint:
     def begin(self) -> bytes | None:
         """What there is to go on with, if anything; an earlier training that is not gone on with is forgotten."""
         check_writable(self.directory)
-        sweep(self.directory, re.escape(FILE))
+        remove_leftovers(self.directory, re.escape(FILE))
         if not self.resume:
             self.file.unlink(missing_ok=True)
         return read_bytes(self.file) if self.file.exists() else None
@@ -92,14 +90,14 @@ class Checkpoint:
             "progress": json.dumps(dataclasses.asdict(trainer.progress)),
             "rates": json.dumps(rates),
         }
-        write_sealed(self.file, tensors, words)
+        save_tensors(self.file, tensors, words)
 
     def restore(self, data: bytes, trainer: Trainer[Any]) -> None:
         """Go on where a training was cut off."""
         try:
-            words, tensors = unseal(data, self.file)
-        except SealError as error:
-            raise CheckpointError(f"{error}; remove it to start anew") from error
+            words, tensors = decode_tensors(data, self.file)
+        except FileError as error:
+            raise CheckpointError(error.problem, hint="delete it to start over") from error
         if words.get("of") != self.of:
             raise CheckpointError(
                 f"{self.file} is of a training with other data or other arguments; give it another directory, or "

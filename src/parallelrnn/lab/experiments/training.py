@@ -20,9 +20,10 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from parallelrnn.errors import FileError
+from parallelrnn.io import load_tensors, save_tensors
 from parallelrnn.lab.experiments.experiment import Curve, ExperimentError, OutOfTimeError, Workspace
 from parallelrnn.training.checkpoint import pack, unpack
-from parallelrnn.training.sealed_tensors import SealError, read_sealed, write_sealed
 
 
 class Task(Protocol):
@@ -179,7 +180,7 @@ class Training:
             "progress": json.dumps(dataclasses.asdict(self.progress)),
             "threads": str(torch.get_num_threads()),
         }
-        write_sealed(file, pack(self.network, self._best, self._optimizer), words)
+        save_tensors(file, pack(self.network, self._best, self._optimizer), words)
 
     def _restore(self) -> None:
         file = self.workspace.checkpoint
@@ -209,6 +210,6 @@ def progress_of(workspace: Workspace) -> Progress | None:
 def _read(file: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
     """What a checkpoint says, and its numbers."""
     try:
-        return read_sealed(file)
-    except SealError as error:
-        raise ExperimentError(f"{error}; remove it to start anew") from error
+        return load_tensors(file)
+    except FileError as error:
+        raise ExperimentError(f"{error.problem}; delete it to start over") from error

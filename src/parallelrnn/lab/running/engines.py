@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from parallelrnn.errors import is_out_of_memory
-from parallelrnn.io import sentence
+from parallelrnn.io import os_error_sentence
 from parallelrnn.lab.datasets import DatasetError
 from parallelrnn.lab.experiments.experiment import STOP, ExperimentError, Job, Workspace
 from parallelrnn.lab.running.perform import perform
@@ -284,7 +284,7 @@ def _told(error: Exception) -> str:
     if is_out_of_memory(error):
         return f"memory was used up ({str(error) or type(error).__name__}); try fewer --workers; {_GOES_ON}"
     if isinstance(error, OSError):
-        return f"{sentence(error)}; {_GOES_ON}"
+        return f"{os_error_sentence(error)}; {_GOES_ON}"
     if isinstance(error, ExperimentError | DatasetError | ValueError | ModuleNotFoundError):
         return str(error) or type(error).__name__
     return "".join(traceback.format_exception(error)).strip()

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from parallelrnn.io import check_writable, make_directory, named_in_errors, read_bytes, settle, sum_of
+from parallelrnn.io import check_writable, json_checksum, make_directory, os_errors_name, read_bytes, sync_directory
 from parallelrnn.lab.experiments.experiment import ExperimentError, Job, Workspace
 
 Line = dict[str, Any]
@@ -57,12 +57,12 @@ class Store:
         """Add a result; once this returns, it is on the disk."""
         make_directory(self.folder)
         path = self.path(line["experiment"])
-        with named_in_errors(path), path.open("ab+") as file, _locked(file):
+        with os_errors_name(path), path.open("ab+") as file, _locked(file):
             _mend_the_end(file)
-            file.write(json.dumps({**line, _SUM: sum_of(line)}).encode() + b"\n")
+            file.write(json.dumps({**line, _SUM: json_checksum(line)}).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
-            settle(self.folder)
+            sync_directory(self.folder)
 
     def workspace(self, job: Job) -> Path:
         """Where a job keeps what it takes to go on with it."""
@@ -107,7 +107,7 @@ def _result(text: bytes, place: str) -> Line:
     if wrong is not None:
         expected = f"expected {wrong} to be of the kind {_NEEDED[wrong].__name__}, got {str(line[wrong])[:60]!r}"
         raise ExperimentError(f"{place}: {expected}; mend or remove the line")
-    if line.pop(_SUM, None) != sum_of(line):
+    if line.pop(_SUM, None) != json_checksum(line):
         raise ExperimentError(f"{place}: not what was written, it was changed; remove the line, and it is run again")
     return dict(line)
 
