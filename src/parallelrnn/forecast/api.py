@@ -356,7 +356,8 @@ class Forecaster:
     @classmethod
     def load(cls, path: str | Path) -> Forecaster:
         """Return a forecaster that `save` wrote."""
-        forecaster, forecaster._state, forecaster._backend = load(path, cls)
+        forecaster, state, backend = load(path, cls)
+        forecaster._state, forecaster._backend = state, backend
         return forecaster
 
     def read(
@@ -374,7 +375,7 @@ class Forecaster:
         if has_ids and len(targets) > 1:
             raise TableError(
                 f"the table has ids ({id_col!r}) and several targets",
-                hint="make it long, with one target column and a row for each id, target and time, or wide, without ids",
+                hint="make it long, with one target column, or wide, without ids",
             )
         if self.channels == "mixed" and len(targets) == 1:
             raise TableError("channels='mixed' needs several targets", hint="name them all with {target_col}")

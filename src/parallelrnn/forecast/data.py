@@ -79,7 +79,7 @@ class Series:
         )
 
     def without_last(self, steps: int) -> Series:
-        """Return all but the last `steps` steps; a gap at the new end holds the value before it, and so leaks nothing."""
+        """Return all but the last `steps` steps; a gap at the new end holds the value before it, to leak nothing."""
         length = max(0, len(self) - steps)
         observed, step = self.observed[:length], np.arange(length)[:, None]
         last = np.where(observed, step, 0).max(axis=0, initial=0)  # (C,)
@@ -166,9 +166,7 @@ def read_panel(
     return Panel(tuple(series), grid, columns, gaps.notes() if gaps.filled or gaps.trimmed else ())
 
 
-def read_future_exog(
-    table: Any, series: Sequence[Series], columns: Columns, grid: Grid, horizon: int
-) -> list[Array]:
+def read_future_exog(table: Any, series: Sequence[Series], columns: Columns, grid: Grid, horizon: int) -> list[Array]:
     """Read the future covariates (H, F) of each series over the horizon after its last step."""
     if table is None:
         names = ", ".join(map(repr, columns.future))
@@ -277,11 +275,11 @@ def _check_duplicates(
         return
     index = int(same.argmax())
     first, second = sorted(order[index : index + 2].tolist())
-    others = f", and {int(same.sum()) - 1} more pairs" if same.sum() > 1 else ""
-    alone = "; if they belong to different series, name the column that tells them apart with {id_col}"
+    place, others = series_prefix(names[owner[index]]), f" ({same.sum()} such pairs)" if same.sum() > 1 else ""
+    alone = ", or name the column that tells series apart with {id_col}" if columns.id is None else ""
     raise TimestampError(
-        f"{series_prefix(names[owner[index]])}rows {first} and {second} have the same timestamp {stamps[index]}{others}",
-        hint="keep one of them" + alone * (columns.id is None),
+        f"{place}rows {first} and {second} have the same timestamp {stamps[index]}{others}",
+        hint=f"keep one of them{alone}",
         code=f"df.drop_duplicates({list(columns.keys)})",
     )
 

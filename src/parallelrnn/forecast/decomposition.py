@@ -60,7 +60,7 @@ class Components:
         return columns
 
     def table(self, time: Step, where: str, current: Components | None = None) -> ForecastModes:
-        """Return the modes with their shares in these forecasts, and with their values in the current ones, if known."""
+        """Return the modes with their shares in these forecasts, and their values in the current ones, if known."""
         # The movement within a forecast, not from one to another, unless it has only one step.
         moves = self.values - self.values.mean(axis=2 if self.values.shape[2] > 1 else 1, keepdims=True)
         count = len(self.modes)
@@ -84,22 +84,21 @@ def decompose(
     network: Network,
     encoded: EncodedWindows,
     scalers: Sequence[SeriesScaler],
-    series: NDArray[np.int64],
-    positions: NDArray[np.int64],
+    origins: NDArray[np.int64],
     median_index: int,
     scaled: bool = False,
 ) -> Components:
     """Split forecasts into components.
 
-    `scalers` are those of all series; `series` (B,) says which each window belongs to, `positions` (B,) where its
-    forecast begins; `median_index` is the quantile that counts. `scaled` gives components at the scale of the network.
+    `scalers` are those of all series, `origins` (B, 2) those of `WindowDataset.origins`; `median_index` is the quantile
+    that counts. `scaled` gives components at the scale of the network.
     """
     config = network.config
-    own = [scalers[index] for index in series]
+    own = [scalers[index] for index in origins[:, 0]]
     scale = np.stack([scaler.scale for scaler in own])[:, None]  # (B, 1, C)
     units = np.ones_like(scale) if scaled else scale
     mean = np.zeros_like(scale) if scaled else np.stack([scaler.mean for scaler in own])[:, None]
-    times = positions[:, None] + np.arange(config.horizon)  # (B, H)
+    times = origins[:, 1:] + np.arange(config.horizon)  # (B, H)
 
     modes: list[Mode] = []
     values: list[Array] = []

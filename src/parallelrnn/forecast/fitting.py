@@ -89,8 +89,7 @@ def fit_panel(
         recent=tuple(series.tail(lookback) for series in panel.series),
         calibration=calibrate(network, dataset, 0 if quantiles is None else quantiles.index(0.5), split.first),
         sample=encoded,
-        sample_series=sample[:, 0].numpy(),
-        sample_positions=dataset.positions(sample),
+        sample_origins=dataset.origins(sample),
         quantiles=quantiles,
         history=history,
     )

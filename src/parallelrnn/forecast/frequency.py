@@ -57,9 +57,7 @@ class Grid:
         is_calendar = isinstance(origin, pd.Timestamp)
         if is_calendar == isinstance(freq, int | np.integer) or isinstance(freq, bool):
             expected = "a pandas frequency such as 'h', 'D' or 'MS'" if is_calendar else "an integer"
-            raise TimestampError(
-                argument="freq", expected=f"{expected} for timestamps such as {origin}", got=freq
-            )
+            raise TimestampError(argument="freq", expected=f"{expected} for timestamps such as {origin}", got=freq)
         if not is_calendar:
             return cls(int(freq), int(origin))
         Step.of(freq)  # raises if we have no name for it
@@ -164,7 +162,8 @@ def read_timestamps(frame: nw.DataFrame[Any], name: str) -> Stamps:
     if not isinstance(column.dtype, nw.Datetime):
         raise TimestampError(
             f"column {name!r} holds {column.dtype} such as {column.head(1).to_list()[0]!r}",
-            argument="time_col", expected="timestamps, dates or integers",
+            argument="time_col",
+            expected="timestamps, dates or integers",
             code=f"df[{name!r}] = pd.to_datetime(df[{name!r}])",
         )
     if column.dtype.time_zone is not None:
@@ -182,7 +181,9 @@ def _parse(column: nw.Series[Any]) -> Stamps:
         row = int(parsed.isna().to_numpy().argmax())
         raise TimestampError(
             f"row {row} of column {column.name!r}: cannot parse the timestamp",
-            argument="time_col", expected="timestamps such as 2020-01-31 or 2020-01-31 12:00", got=column[row],
+            argument="time_col",
+            expected="timestamps such as 2020-01-31 or 2020-01-31 12:00",
+            got=column[row],
             code=f"df[{column.name!r}] = pd.to_datetime(df[{column.name!r}], format='%d.%m.%Y')",
         )
     if parsed.dt.tz is not None:
@@ -198,7 +199,10 @@ def _reject_time_zone(column: nw.Series[Any], zone: Any) -> NoReturn:
         code = f"pl.col({column.name!r}).dt.convert_time_zone('UTC').dt.replace_time_zone(None)"
     raise TimestampError(
         f"column {column.name!r} has time zone {zone}, in which days may have 23 or 25 hours",
-        argument="time_col", expected="timestamps without a time zone", hint="convert them to UTC", code=code,
+        argument="time_col",
+        expected="timestamps without a time zone",
+        hint="convert them to UTC",
+        code=code,
     )
 
 
@@ -322,7 +326,8 @@ def _reject_irregular(stamps: Stamps, name: Any, spacing: _Spacing) -> NoReturn:
         raise TimestampError(
             f"{series_prefix(name)}all timestamps fall on day {stamps[0].day} of a month, which no pandas frequency "
             "does",
-            hint="move them to the first of the month", code="df[time].dt.to_period('M').dt.to_timestamp()",
+            hint="move them to the first of the month",
+            code="df[time].dt.to_period('M').dt.to_timestamp()",
         )
     row = int((spacing.distances != usual).argmax())
     raise TimestampError(
@@ -343,6 +348,7 @@ def _reject_dates_as_integers(stamps: Stamps, name: Any, step: int) -> None:
         if pd.to_datetime(pd.Series(stamps).astype(str), format=form, errors="coerce").notna().all():
             raise TimestampError(
                 f"{series_prefix(name)}the integers {stamps[0]}, {stamps[1]}, ... look like dates written as {example}",
-                argument="time_col", hint="convert them to dates, or give {freq} if they count steps",
+                argument="time_col",
+                hint="convert them to dates, or give {freq} if they count steps",
                 code=f"pd.to_datetime(df[time], format={form!r})",
             )

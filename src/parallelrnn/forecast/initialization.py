@@ -105,7 +105,7 @@ def _initialize_effect(
     """Fit the effects of covariates by least squares to differences, in which levels do not matter."""
     exog, moves = [], []
     for series, scaler, n in zip(dataset.series, dataset.scalers, steps, strict=True):
-        exog.append(np.diff(covariates.future(series.future[:n]), axis=0))
+        exog.append(np.diff(covariates.transform("future", series.future[:n]), axis=0))
         moves.append(np.diff(scaler.transform(series)[:n], axis=0))
     weights = np.linalg.lstsq(np.concatenate(exog), np.concatenate(moves), rcond=1e-6)[0]  # (F, C)
     effect.weight.copy_(torch.from_numpy(weights.T))

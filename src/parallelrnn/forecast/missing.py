@@ -32,7 +32,8 @@ class MissingValues:
 
         The columns of `table` (T, columns) are named by `keys`; `stamp` gives the timestamp of a row.
         """
-        has_target = ~np.isnan(table[:, [key in self.targets for key in keys]]).all(axis=1)
+        is_target = [key in self.targets for key in keys]
+        has_target: NDArray[np.bool_] = np.asarray(~np.isnan(table[:, is_target]).all(axis=1))
         if not has_target.any():
             raise TableError(f"series {name!r} has no values", hint="drop it from the table")
         start, end = int(has_target.argmax()), len(table) - int(has_target[::-1].argmax())
@@ -73,8 +74,8 @@ class MissingValues:
             which = f" ({', '.join(names)})" if covariates else ""
             held = ", past covariates with their last value" if self.past else ""
             notes.append(
-                f"{_count(self.filled, 'value', 'missing')}{which}: filled by linear interpolation{held}; filled targets "
-                "count neither in training nor in validation"
+                f"{_count(self.filled, 'value', 'missing')}{which}: filled by linear interpolation{held}; filled "
+                "targets count neither in training nor in validation"
             )
         if self.trimmed:
             notes.append(f"{_count(self.trimmed, 'step', 'without values at the ends')}: trimmed")

@@ -76,7 +76,7 @@ def write_page(
         times = _times(state, series.position, len(series)), _times(state, series.end, state.horizon)
         past += [Curve(times[0], values) for values in _observed(dataset, index).T]
         future += [Curve(times[1], values) for values in columns["yhat"][index].T]
-    bands = tuple((f"{one:g} %", *(tuple(shown[f"yhat-{end}-{one:g}"]) for end in ("lo", "hi"))) for one in levels)
+    bands = tuple((f"{one:g} %", tuple(shown[f"yhat-lo-{one:g}"]), tuple(shown[f"yhat-hi-{one:g}"])) for one in levels)
     reading = Reading(
         title=title,
         about=(_about_model(state), _about_data(state)),
@@ -128,5 +128,6 @@ def _about_data(state: ForecasterState) -> str:
     series = f"{count} series" if count > 1 else f"series {state.recent[0].name}"
     return (
         f"{series} with a step of {step.format(1)}; forecasts look back {step.format(config.lookback)} and ahead "
-        f"{step.format(config.horizon)}" + (f"; the first {_MAX_SERIES} series are shown" if count > _MAX_SERIES else "")
+        f"{step.format(config.horizon)}"
+        + (f"; the first {_MAX_SERIES} series are shown" if count > _MAX_SERIES else "")
     )

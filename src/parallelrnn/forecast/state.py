@@ -43,8 +43,7 @@ class ForecasterState:
     recent: tuple[Series, ...]  # the end of each series, as long as the look-back
     calibration: Calibration  # of each series, and in its last row for new ones
     sample: EncodedWindows  # forecasts that training did not see, which explanations are based on
-    sample_series: NDArray[np.int64]  # (B,), the index of the series of each
-    sample_positions: NDArray[np.int64]  # (B,), where each forecast begins
+    sample_origins: NDArray[np.int64]  # (B, 2), the series of each and the position where it begins
     quantiles: tuple[float, ...] | None
     history: tuple[dict[str, float], ...]  # of the training
 
@@ -97,7 +96,11 @@ class ForecasterState:
 
     @torch.no_grad()
     def forecast(
-        self, dataset: WindowDataset, windows: Tensor, levels: Sequence[float] = (), calibration: Calibration | None = None
+        self,
+        dataset: WindowDataset,
+        windows: Tensor,
+        levels: Sequence[float] = (),
+        calibration: Calibration | None = None,
     ) -> tuple[dict[str, Array], EncodedWindows]:
         """Return forecasts and limits by column, (N, H, C) in the units of each series, and what they come from.
 
@@ -107,17 +110,17 @@ class ForecasterState:
         encoded = [self.network.encode(batch) for batch in dataset.batches(windows)]
         scaled = order_quantiles(torch.cat([self.network.decode(part) for part in encoded]), self.median_index)
         values = scaled.double().numpy()  # (N, H, C, Q)
-        own = [dataset.scalers[index] for index in windows[:, 0].tolist()]
-        positions = dataset.positions(windows)[:, None] + np.arange(self.horizon)
+        origins, steps = dataset.origins(windows), np.arange(self.horizon)
+        own = [dataset.scalers[index] for index in origins[:, 0]]
         for row, scaler in enumerate(own):
-            offset = scaler.cycles_at(positions[row]) + scaler.mean
+            offset = scaler.cycles_at(origins[row, 1] + steps) + scaler.mean
             values[row] = values[row] * scaler.scale[:, None] + offset[..., None]
         columns = {"yhat": values[..., self.median_index]}
         round_outward = np.stack([scaler.integer_valued for scaler in own])[:, None] > 0
         for level in levels:
             if self.quantiles is None:
                 quantile = (calibration or self.calibration).conformal_quantile(level).double().numpy()
-                width = np.stack([quantile[i] * s.scale for i, s in zip(windows[:, 0].tolist(), own, strict=True)])
+                width = np.stack([quantile[i] * s.scale for i, s in zip(origins[:, 0], own, strict=True)])
                 low, high = columns["yhat"] - width, columns["yhat"] + width
             else:
                 low, high = (values[..., _quantile_index(self.quantiles, level, sign)] for sign in (-1, 1))
@@ -127,13 +130,12 @@ class ForecasterState:
 
     def components(self, dataset: WindowDataset, windows: Tensor, encoded: EncodedWindows) -> Components:
         """Split forecasts into components, in the units of each series."""
-        series, positions = windows[:, 0].numpy(), dataset.positions(windows)
-        return decompose(self.network, encoded, dataset.scalers, series, positions, self.median_index)
+        return decompose(self.network, encoded, dataset.scalers, dataset.origins(windows), self.median_index)
 
     def explain(self, current: Components | None, table: Any) -> Explanation:
-        """Explain forecasts by the sample; `current` are the components of the current ones, `table` has them for users."""
-        origins = self.sample_series, self.sample_positions
-        sample = decompose(self.network, self.sample, self.scalers, *origins, self.median_index, scaled=True)
+        """Explain forecasts by the sample; `current` are the components of the current ones, also in `table`."""
+        origins, median = self.sample_origins, self.median_index
+        sample = decompose(self.network, self.sample, self.scalers, origins, median, scaled=True)
         where = "exact: forecasts are made of them"
         if not isinstance(self.network.decoder, WaveDecoder):
             where = "those of the calendar alone: a linear decoder has no modes"
@@ -156,11 +158,12 @@ class ForecasterState:
     ) -> dict[str, Any]:
         """Return columns (N, H, C) as columns of a table, with id, time and the last time before the forecast."""
         channels, labels = dataset.channels, self.labels(dataset)
-        positions = np.repeat(dataset.positions(windows), channels).tolist()
+        origins = dataset.origins(windows).repeat(channels, axis=0)
+        positions = origins[:, 1].tolist()
         table: dict[str, Any] = {}
         if self.columns.id is not None or len(self.columns.targets) > 1:
-            owners = [channels * index + channel for index in windows[:, 0].tolist() for channel in range(channels)]
-            table[self.columns.id or "unique_id"] = [labels[owner] for owner in owners for _ in range(self.horizon)]
+            owners = channels * origins[:, 0] + np.arange(len(origins)) % channels
+            table[self.columns.id or "unique_id"] = [labels[owner] for owner in owners.repeat(self.horizon)]
         stamps = {position: self.grid.stamps(position, self.horizon).to_numpy() for position in set(positions)}
         table[self.columns.time] = np.concatenate([stamps[position] for position in positions])
         if cutoff:
@@ -196,7 +199,9 @@ def _quantile_index(quantiles: Sequence[float], level: float, sign: int) -> int:
         levels = ", ".join(f"{one:g}" for one in _levels_of(quantiles)) or "none"
         raise ArgumentError(
             f"an interval of {level:g} % needs the quantile {wanted:g}, which was not trained",
-            argument="level", expected=f"levels whose quantiles were trained ({levels})", got=level,
+            argument="level",
+            expected=f"levels whose quantiles were trained ({levels})",
+            got=level,
         )
     return int(np.argmin(distances))
 

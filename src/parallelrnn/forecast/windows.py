@@ -65,40 +65,27 @@ class SeriesScaler:
         return scaled
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class CovariateScaler:
-    """The means and standard deviations of covariates in training."""
+    """The mean and standard deviation of each covariate in training."""
 
-    past_mean: Array
-    past_scale: Array
-    future_mean: Array
-    future_scale: Array
-    static_mean: Array
-    static_scale: Array
+    past: Array  # (2, P)
+    future: Array  # (2, F)
+    static: Array  # (2, S)
 
     @classmethod
     def fit(cls, series: Sequence[Series], steps: Sequence[int]) -> CovariateScaler:
         """Fit to the first steps of each series, as many as `steps` says."""
-        tables = {
-            "past": np.concatenate([one.past[:n] for one, n in zip(series, steps, strict=True)]),
-            "future": np.concatenate([one.future[:n] for one, n in zip(series, steps, strict=True)]),
-            "static": np.stack([one.static for one in series]),
-        }
-        fitted = {kind: _mean_and_scale(table) for kind, table in tables.items()}
-        parts = ("mean", "scale")
-        return cls(**{f"{kind}_{part}": both[at] for kind, both in fitted.items() for at, part in enumerate(parts)})
+        past = np.concatenate([one.past[:n] for one, n in zip(series, steps, strict=True)])
+        future = np.concatenate([one.future[:n] for one, n in zip(series, steps, strict=True)])
+        tables = (past, future, np.stack([one.static for one in series]))
+        return cls(*(np.stack(_mean_and_scale(table)) for table in tables))
 
-    def past(self, values: Array) -> Array:
-        """Scale past covariates."""
-        return (values - self.past_mean) / self.past_scale
-
-    def future(self, values: Array) -> Array:
-        """Scale covariates known ahead."""
-        return (values - self.future_mean) / self.future_scale
-
-    def static(self, values: Array) -> Array:
-        """Scale static covariates."""
-        return (values - self.static_mean) / self.static_scale
+    def transform(self, kind: str, values: Array) -> Array:
+        """Scale covariates of this kind, "past", "future" or "static"."""
+        mean, scale = getattr(self, kind)
+        scaled: Array = (values - mean) / scale
+        return scaled
 
 
 class Batch(NamedTuple):
@@ -141,26 +128,30 @@ class WindowDataset:
         self._begun = torch.zeros(total, 1, dtype=torch.bool)
         self._past_exog = torch.zeros(total, series[0].past.shape[1])
         self._future_exog = torch.zeros(total, series[0].future.shape[1])
-        self._static = torch.from_numpy(np.stack([covariates.static(one.static) for one in series])).float()
+        self._static = torch.from_numpy(
+            np.stack([covariates.transform("static", one.static) for one in series])
+        ).float()
         for index, (one, scaler) in enumerate(zip(series, scalers, strict=True)):
             first = int(self._starts[index]) + lookback
             rows = slice(first, first + len(one))
             self._values[rows] = torch.from_numpy(scaler.transform(one)).float()
             self._observed[rows] = torch.from_numpy(one.observed).float()
             self._begun[rows] = True
-            self._past_exog[rows] = torch.from_numpy(covariates.past(one.past)).float()
+            self._past_exog[rows] = torch.from_numpy(covariates.transform("past", one.past)).float()
             future = one.future if future_exog is None else np.concatenate([one.future, future_exog[index]])
-            self._future_exog[first : first + len(future)] = torch.from_numpy(covariates.future(future)).float()
+            scaled = torch.from_numpy(covariates.transform("future", future)).float()
+            self._future_exog[first : first + len(future)] = scaled
 
     @property
     def last(self) -> Tensor:
         """The windows at the ends of all series."""
         return torch.stack([torch.arange(len(self.series)), self.lengths], -1)
 
-    def positions(self, windows: Tensor) -> NDArray[np.int64]:
-        """Return the grid positions of the first step that each window forecasts."""
-        starts = np.array([series.position for series in self.series])
-        return starts[windows[:, 0].numpy()] + windows[:, 1].numpy()
+    def origins(self, windows: Tensor) -> NDArray[np.int64]:
+        """Return the index of the series of each window, and the grid position where its future begins, (N, 2)."""
+        origins: NDArray[np.int64] = windows.numpy().copy()
+        origins[:, 1] += np.array([one.position for one in self.series])[origins[:, 0]]
+        return origins
 
     def windows(self, begin: Sequence[int], end: Sequence[int]) -> Tensor:
         """Return all windows (N, 2) of each series with an origin in [begin, end)."""
