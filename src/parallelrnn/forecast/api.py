@@ -418,7 +418,7 @@ class Forecaster:
         if state.columns.future:
             return state.dataset(series, read_future_exog(futr_df, series, state.columns, state.grid, self.horizon))
         if futr_df is not None:
-            raise TableError("futr_df was given, but this forecaster was fitted without future_covariates")
+            raise TableError("this forecaster was fitted without future covariates", hint="leave out {futr_df}")
         return state.latest if df is None else state.dataset(series)
 
     def _explanation(self, dataset: WindowDataset, columns: dict[str, Array], encoded: EncodedWindows) -> Explanation:

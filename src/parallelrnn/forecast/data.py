@@ -170,32 +170,32 @@ def read_future_exog(table: Any, series: Sequence[Series], columns: Columns, gri
     """Read the future covariates (H, F) of each series over the horizon after its last step."""
     if table is None:
         names = ", ".join(map(repr, columns.future))
-        raise TableError(f"the next {horizon} steps of {names} are needed for a forecast", hint="give {futr_df}")
-    frame = as_frame(table)
+        raise TableError(f"a forecast needs {names} for the next {horizon} steps", hint="give {futr_df}")
+    what, frame = "the table of future covariates", as_frame(table)
     missing = [name for name in (*columns.keys, *columns.future) if name not in frame.columns]
     if missing:
-        raise TableError(
-            f"futr_df has no column {', '.join(map(repr, missing))}; its columns are "
-            f"{', '.join(map(repr, frame.columns))}"
-        )
+        columns_are = f"its columns are {', '.join(map(repr, frame.columns))}"
+        raise TableError(f"{what} has no column {', '.join(map(repr, missing))}; {columns_are}", argument="futr_df")
     if not len(frame):
-        raise TableError("futr_df has no rows", hint=f"give the next {horizon} steps of each series")
+        raise TableError(
+            f"{what} has no rows", argument="futr_df", hint=f"give the next {horizon} steps of each series"
+        )
     ids, owner = _read_ids(frame, columns)
     stamps = read_timestamps(frame, columns.time)
-    positions = grid.positions(stamps, lambda row: f"futr_df, row {row}", "correct it, or drop the row")
+    positions = grid.positions(stamps, lambda row: f"{what}, row {row}", "correct it, or drop the row")
     values = np.stack([_read_numbers(frame, name) for name in columns.future], -1)
     order = np.lexsort((positions, owner))
     same = (np.diff(owner[order]) == 0) & (np.diff(positions[order]) == 0)
     if same.any():
         first, second = sorted(order[int(same.argmax()) :][:2].tolist())
-        raise TableError(
-            f"futr_df: rows {first} and {second} have the same timestamp {stamps[first]}", hint="keep one of them"
-        )
+        problem = f"{what}: rows {first} and {second} have the same timestamp {stamps[first]}"
+        raise TableError(problem, argument="futr_df", hint="keep one of them")
     rows_of = dict(zip(ids, np.split(order, np.flatnonzero(np.diff(owner[order])) + 1), strict=True))
     exog = []
     for one in series:
         if columns.id is not None and one.name not in rows_of:
-            raise TableError(f"futr_df has no rows for series {one.name!r}", hint=f"give its next {horizon} steps")
+            hint = f"give its next {horizon} steps"
+            raise TableError(f"{what} has no rows for series {one.name!r}", argument="futr_df", hint=hint)
         rows = rows_of[None if columns.id is None else one.name]
         steps = positions[rows] - one.end
         inside = (steps >= 0) & (steps < horizon)
@@ -204,9 +204,11 @@ def read_future_exog(table: Any, series: Sequence[Series], columns: Columns, gri
         invalid = np.argwhere(~np.isfinite(ahead))
         if len(invalid):
             step, column = invalid[0].tolist()
+            stamp, name = grid.stamps(one.end + step, 1)[0], columns.future[column]
             raise TableError(
-                f"series {one.name!r}: futr_df lacks a finite value of {columns.future[column]!r} at "
-                f"{grid.stamps(one.end + step, 1)[0]}, step {step + 1} of {horizon}"
+                f"series {one.name!r}: no finite value of {name!r} at {stamp}, step {step + 1} of {horizon}",
+                argument="futr_df",
+                hint="complete {futr_df}",
             )
         exog.append(ahead)
     return exog

@@ -19,9 +19,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from parallelrnn.forecast.model import Architecture, Network
-from parallelrnn.forecast.panel import Series
-from parallelrnn.forecast.windows import CovariateScale, Profile, Sequences
+from parallelrnn.forecast.data import Series
+from parallelrnn.forecast.model import Network, NetworkConfig
+from parallelrnn.forecast.windows import CovariateScaler, SeriesScaler, WindowDataset
 from parallelrnn.lab.benchmarks.kernels import conditions
 from parallelrnn.training.losses import pointwise
 from parallelrnn.training.trainer import Recipe, Trainer, make_fabric
@@ -57,12 +57,15 @@ def trainer_of(fabric: Any, cell: str, shape: dict[str, Any]) -> Trainer[Network
     channels = shape["channels"]
     steps = LOOKBACK + HORIZON + 2000
     values, none = np.random.default_rng(0).normal(size=(steps, channels)), np.zeros((steps, 0))
-    series = [Series("noise", 0, values, np.ones((steps, channels), bool), none, none, np.zeros(0))]
-    profile = Profile(np.zeros(channels), np.ones(channels), (), np.zeros(channels))
-    sequences = Sequences(series, [profile], CovariateScale.of(series, [steps]), LOOKBACK, HORIZON)
+    observed = np.ones((steps, channels), bool)
+    noise = Series(
+        name="noise", position=0, values=values, observed=observed, past=none, future=none, static=np.zeros(0)
+    )
+    scaler = SeriesScaler(np.zeros(channels), np.ones(channels), (), np.zeros(channels))
+    dataset = WindowDataset([noise], [scaler], CovariateScaler.fit([noise], [steps]), LOOKBACK, HORIZON)
     torch.manual_seed(0)
     network = Network(
-        Architecture(
+        NetworkConfig(
             lookback=LOOKBACK,
             horizon=HORIZON,
             cell=cell,
@@ -79,9 +82,9 @@ def trainer_of(fabric: Any, cell: str, shape: dict[str, Any]) -> Trainer[Network
             channels=channels,
         )
     )
-    windows = sequences.windows(0, LOOKBACK, steps - HORIZON)
+    windows = dataset.windows_of(0, LOOKBACK, steps - HORIZON)
     recipe = Recipe(batch_size=shape["batch_size"], epoch_steps=(STEPS, STEPS))
-    return Trainer(network, sequences, windows, windows[:32], pointwise("mae"), recipe, 0, fabric)
+    return Trainer(network, dataset, windows, windows[:32], pointwise("mae"), recipe, 0, fabric)
 
 
 def compare(cell: str, shape: dict[str, Any], rounds: int) -> dict[str, list[float]]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from parallelrnn.forecast.baselines import NLinear
+from parallelrnn.forecast.evaluation import NLinear
 from parallelrnn.lab.datasets import Table, load_table
 from parallelrnn.lab.experiments.experiment import Experiment, ExperimentError, Outcome, Workspace, with_usual
 from parallelrnn.lab.experiments.feature_types import first_layer_features, types_of
