@@ -59,7 +59,7 @@ def save(path: str | Path, forecaster: Forecaster, state: ForecasterState, backe
     metadata = {
         "arguments": forecaster.arguments(),
         "backend": backend,
-        "network": dataclasses.asdict(state.network.config),
+        "architecture": dataclasses.asdict(state.network.config),
         "columns": dataclasses.asdict(state.columns),
         "freq": freq,
         "origin": origin if isinstance(freq, int) else origin.isoformat(),
@@ -111,7 +111,7 @@ def _is_plain(name: Any) -> bool:
 
 
 def _build(cls: type[Forecaster], metadata: Metadata, tensors: Tensors) -> tuple[Forecaster, ForecasterState, str]:
-    forecaster, config = cls(**metadata["arguments"]), NetworkConfig(**metadata["network"])
+    forecaster, config = cls(**metadata["arguments"]), NetworkConfig(**metadata["architecture"])
     options: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in metadata["columns"].items()}
     columns, names = Columns(**options), metadata["names"]
     _check_metadata(forecaster, config, columns, metadata, tensors)
@@ -224,7 +224,7 @@ def _shapes(config: NetworkConfig, count: int, tensors: Tensors) -> dict[str, tu
 
 def _upgrade(metadata: Metadata, tensors: Tensors) -> tuple[Metadata, Tensors]:
     """Turn what version 0.1.0 saved, with tensors for each series, into the layout of today."""
-    series, sample, config = metadata["series"], metadata["sample"], metadata["architecture"]
+    series, sample, channels = metadata["series"], metadata["sample"], metadata["architecture"]["channels"]
     cycles = [(index, number) for index, one in enumerate(series) for number in range(len(one["cycles"]))]
     origins = zip(sample["series"], sample["positions"], strict=True)
 
@@ -239,7 +239,7 @@ def _upgrade(metadata: Metadata, tensors: Tensors) -> tuple[Metadata, Tensors]:
 
     steps = [(len(rows), one["position"], one["trained"]) for rows, one in zip(each("values"), series, strict=True)]
     waves = [torch.stack([tensors[f"series.{i}.{name}.{n}"] for name in ("cosines", "sines")]) for i, n in cycles]
-    none = torch.zeros(0, 2, HARMONICS, config["channels"], dtype=torch.float64)
+    none = torch.zeros(0, 2, HARMONICS, channels, dtype=torch.float64)
     upgraded = {name: tensor for name, tensor in tensors.items() if name.startswith(("network.", "calibration."))}
     for name, old in (("past", "past"), ("future", "known"), ("static", "static")):
         upgraded[f"covariates.{name}"] = torch.stack([tensors[f"covariates.{old}_{part}"] for part in _SCALES[:2]])
@@ -255,6 +255,4 @@ def _upgrade(metadata: Metadata, tensors: Tensors) -> tuple[Metadata, Tensors]:
         **{f"sample.{name}": tensors[f"sample.{name}"] for name in ("state", "level", "scale")},
         "sample.exog_effect": tensors["sample.added"],
     }
-    names = ("arguments", "backend", "columns", "freq", "origin", "unit", "periods", "history")
-    same = {name: metadata[name] for name in names}
-    return {**same, "network": config, "names": [one["name"] for one in series]}, upgraded
+    return {**metadata, "names": [one["name"] for one in series]}, upgraded
