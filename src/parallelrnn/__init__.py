@@ -29,8 +29,7 @@ from parallelrnn.nn import (
 
 if TYPE_CHECKING:
     from parallelrnn.forecast.api import Forecaster
-    from parallelrnn.sequence.classifier import SequenceClassifier
-    from parallelrnn.sequence.regressor import SequenceRegressor
+    from parallelrnn.sequence.api import SequenceClassifier, SequenceRegressor
 
     __version__: str
 
@@ -63,8 +62,8 @@ __all__ = [
 _SEQUENCE_NEEDS = ("lightning_fabric", "rich", "safetensors", "sklearn")
 _ESTIMATORS = {
     "Forecaster": ("forecast.api", ("lightning_fabric", "narwhals", "pandas", "rich", "safetensors"), "forecast"),
-    "SequenceClassifier": ("sequence.classifier", _SEQUENCE_NEEDS, "sequences"),
-    "SequenceRegressor": ("sequence.regressor", _SEQUENCE_NEEDS, "sequences"),
+    "SequenceClassifier": ("sequence.api", _SEQUENCE_NEEDS, "sequences"),
+    "SequenceRegressor": ("sequence.api", _SEQUENCE_NEEDS, "sequences"),
 }
 
 

@@ -208,8 +208,8 @@ def encode_tensors(tensors: Mapping[str, Tensor], metadata: Metadata) -> bytes:
     import safetensors.torch
 
     text = json.dumps({"sha256": _ZEROS.decode(), **metadata}, allow_nan=False)
-    arrays = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    data = safetensors.torch.save(arrays, {_KEY: text})
+    copies = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}  # none share memory
+    data = safetensors.torch.save(copies, {_KEY: text})
     place = _CHECKSUM.match(data, 8)
     assert place is not None, "safetensors writes metadata first"
     return data[: place.start(1)] + _checksum(data, place) + data[place.end(1) :]

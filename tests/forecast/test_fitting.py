@@ -87,10 +87,10 @@ def test_pruning_is_taken_back_if_training_does_not_make_up_for_it(
     """`loss` is the validation loss of every network that was pruned and trained."""
     smaller = network()
     monkeypatch.setattr("parallelrnn.forecast.fitting.pruned_networks", lambda *_: iter([smaller]))
-    monkeypatch.setattr("parallelrnn.training.trainer.Trainer.run", lambda trainer, *_: trained(trainer, loss))
+    monkeypatch.setattr("parallelrnn.training.trainer.Trainer.run", lambda trainer, **_: trained(trainer, loss))
 
     def trained(trainer: Any, loss: float) -> Network:
-        trainer.progress.best = loss if trainer.network is smaller else 1.0
+        trainer.progress.history.append({"validation": loss if trainer.network is smaller else 1.0})
         return trainer.network.eval()  # type: ignore[no-any-return]
 
     forecaster = quick(HORIZON, LOOKBACK).fit(hourly(ids=("a",)))

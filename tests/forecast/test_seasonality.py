@@ -45,7 +45,8 @@ def test_a_planted_cycle_is_found_in_noise_and_others_are_not() -> None:
 
 def test_the_phase_is_that_of_the_calendar_wherever_a_series_begins() -> None:
     first, second = (
-        fit_cycles(series(day(time), position=int(time[0])), 480, [24])[0] for time in (np.arange(480), np.arange(1007, 1487))
+        fit_cycles(series(day(time), position=int(time[0])), 480, [24])[0]
+        for time in (np.arange(480), np.arange(1007, 1487))
     )
     later = np.arange(5000, 5050)
     np.testing.assert_allclose(first.at(later), second.at(later), atol=1e-9)

@@ -18,14 +18,15 @@ from rich.table import Table
 
 from parallelrnn.cli.doctor import EXTRAS
 from parallelrnn.cli.refusals import refusals
+from parallelrnn.errors import CheckpointError
 from parallelrnn.io import write_text
-from parallelrnn.lab.experiments.experiment import Experiment, ExperimentError, Workspace
+from parallelrnn.lab.experiments.experiment import Experiment, ExperimentError
 from parallelrnn.lab.experiments.registry import EXPERIMENTS
-from parallelrnn.lab.experiments.training import progress_of
 from parallelrnn.lab.picking import pick
 from parallelrnn.lab.running.engines import Event
 from parallelrnn.lab.running.runner import Grid, run, seconds_of
 from parallelrnn.lab.running.store import Store
+from parallelrnn.training.checkpoint import FILE, saved_progress
 
 app = typer.Typer(
     no_args_is_help=True, help="Run the experiments of the paper (arXiv 2605.02692), and read their tables."
@@ -210,12 +211,12 @@ def _sum_up(grid: Grid) -> None:
 
 def _how_far(path: Path) -> str:
     try:
-        found = progress_of(Workspace(path))
-    except ExperimentError:
+        found = saved_progress(path / FILE)
+    except CheckpointError:
         return "a checkpoint that is not whole"
     lock = path / "lock"
     job = lock.read_text(encoding="utf-8").partition("\n")[2].strip() if lock.exists() else ""
-    where = "" if found is None else f"epoch {found.epoch + 1}, step {found.step}"
+    where = "" if found is None else f"epoch {found['epoch'] + 1}, step {found['step']}"
     return ": ".join(part for part in (job, where) if part)
 
 

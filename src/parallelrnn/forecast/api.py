@@ -21,6 +21,7 @@ from parallelrnn.errors import (
     TableError,
     check_choice,
     check_integer,
+    check_number,
 )
 from parallelrnn.forecast.data import (
     Array,
@@ -42,12 +43,11 @@ from parallelrnn.forecast.report import plot_forecast, write_page
 from parallelrnn.forecast.saving import load, save
 from parallelrnn.forecast.state import ForecasterState
 from parallelrnn.forecast.windows import WindowDataset
-from parallelrnn.nn.encoder import CELLS
-from parallelrnn.training.arguments import check_blocks, check_training, epoch_limits
+from parallelrnn.nn.encoder import CELLS, check_block_size
 from parallelrnn.training.checkpoint import Checkpoint, fingerprint
 from parallelrnn.training.distributed import is_first
 from parallelrnn.training.losses import LOSSES
-from parallelrnn.training.trainer import Recipe
+from parallelrnn.training.trainer import TrainerConfig
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -58,6 +58,7 @@ _MINIMUM = {  # of integers
     **dict.fromkeys(("horizon", "lookback", "segment", *_SIZES), 1),
     **dict.fromkeys(("num_waves", "num_decays", "patience", "random_state"), 0),
 }
+_TRAINING = ["learning_rate", "batch_size", "max_epochs", "patience", "epoch_steps", "gradient_clip", "max_time"]
 _CHOICES = {
     "cell": CELLS,
     "decoder": DECODERS,
@@ -186,9 +187,9 @@ class Forecaster:
                 setattr(self, name, check_integer(name, getattr(self, name), minimum))
         for name, choices in _CHOICES.items():
             check_choice(name, getattr(self, name), choices)
-        check_blocks(self.hidden_size, self.block_size)
-        check_training(self.dropout, self.learning_rate, self.gradient_clip, self.max_time)
-        self.epoch_steps = epoch_limits(self.epoch_steps)
+        check_block_size(self.hidden_size, self.block_size)
+        check_number("dropout", self.dropout, "a number of at least 0 and below 1", lambda rate: 0 <= rate < 1)
+        self.epoch_steps = self.config().epoch_steps
         if self.cycles is not None and self.cycles != "calendar":
             cycles = (self.cycles,) if isinstance(self.cycles, str | Real) else tuple(self.cycles)
             if not all(isinstance(period, Real) and 2 <= period < math.inf for period in cycles):
@@ -210,17 +211,9 @@ class Forecaster:
         """Return all arguments by name."""
         return {one.name: getattr(self, one.name) for one in dataclasses.fields(self) if one.init}
 
-    def recipe(self) -> Recipe:
-        """How to train."""
-        return Recipe(
-            learning_rate=self.learning_rate,
-            batch_size=self.batch_size,
-            max_epochs=self.max_epochs,
-            patience=self.patience,
-            epoch_steps=self.epoch_steps,
-            gradient_clip=self.gradient_clip,
-            max_time=self.max_time,
-        )
+    def config(self) -> TrainerConfig:
+        """Return how to train."""
+        return TrainerConfig(**{name: getattr(self, name) for name in _TRAINING})
 
     def fit(
         self,

@@ -21,7 +21,7 @@ from parallelrnn.interpret.modes import CALENDAR, RECENT, ForecastModes, Mode, e
 from parallelrnn.interpret.text import Summary
 from parallelrnn.interpret.units import Step
 from parallelrnn.nn import WaveDecoder
-from parallelrnn.nn.segment_encoder import TransformerEncoder
+from parallelrnn.nn.encoder import TransformerEncoder
 
 
 @dataclass(frozen=True)

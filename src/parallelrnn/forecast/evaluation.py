@@ -18,7 +18,8 @@ from parallelrnn.forecast.state import ForecasterState
 from parallelrnn.forecast.windows import Batch, CovariateScaler, SeriesScaler, WindowDataset
 from parallelrnn.interpret.text import Display
 from parallelrnn.training.losses import pointwise
-from parallelrnn.training.trainer import Recipe, Trainer, make_fabric, own_randomness
+from parallelrnn.training.optimizers import Exponential
+from parallelrnn.training.trainer import Trainer, TrainerConfig, fork_rng, make_fabric
 
 if TYPE_CHECKING:
     from parallelrnn.forecast.api import Forecaster
@@ -254,13 +255,13 @@ def _baselines(
         residuals = window_residuals(SeasonalNaive(season), dataset(panel.series, season), windows, 0)
         scores.append(Score.of(f"seasonal naive: the last {state.grid.step.format(season)}", residuals))
     began = time.perf_counter()
-    with own_randomness(options.random_state, options.accelerator):
+    with fork_rng(options.random_state, options.accelerator):
         linear = NLinear(lookback, horizon)
         # As its authors train it: squared errors, a learning rate that halves after each epoch.
-        recipe = Recipe(learning_rate=5e-3, decay=0.5, max_epochs=options.max_epochs)
+        config = TrainerConfig(learning_rate=5e-3, schedule=Exponential(0.5), max_epochs=options.max_epochs)
         fabric = make_fabric(options.accelerator, options.devices, options.precision)
         data = (training, split.training, split.validation, pointwise("mse"))
-        Trainer(linear, *data, recipe, options.random_state, fabric).run()
+        Trainer(linear, *data, config, options.random_state, fabric).run()
     seconds = time.perf_counter() - began
     residuals = window_residuals(linear, test, windows, 0)
     scores.append(Score.of("linear (NLinear)", residuals, seconds=seconds, parameters=_count_parameters(linear)))

@@ -20,10 +20,10 @@ from parallelrnn.forecast.seasonality import calendar_periods, fit_cycles
 from parallelrnn.forecast.state import ForecasterState
 from parallelrnn.forecast.windows import Batch, CovariateScaler, SeriesScaler, WindowDataset
 from parallelrnn.nn import WaveDecoder
-from parallelrnn.training.checkpoint import Checkpoint, train
-from parallelrnn.training.collectives import from_first
+from parallelrnn.training.checkpoint import Checkpoint
+from parallelrnn.training.distributed import from_first
 from parallelrnn.training.losses import pinball, pointwise
-from parallelrnn.training.trainer import Loss, Trainer, make_fabric, own_randomness
+from parallelrnn.training.trainer import Loss, Trainer, fork_rng, make_fabric
 
 if TYPE_CHECKING:
     from parallelrnn.forecast.api import Forecaster
@@ -70,7 +70,7 @@ def fit_panel(
     covariates = CovariateScaler.fit(panel.series, steps)
     dataset = WindowDataset(panel.series, scalers, covariates, lookback, options.horizon)
     split = split_windows(dataset, steps)
-    with own_randomness(options.random_state, options.accelerator):
+    with fork_rng(options.random_state, options.accelerator):
         network = initial_network(options, panel, dataset, split.training, periods, covariates, steps)
         network, history = _train(options, network, dataset, split, checkpoint)
     sample = _thinned(split.validation)
@@ -101,16 +101,20 @@ def _train(
     """Train a network and prune its waves; return it with the losses of each epoch."""
     loss = pointwise(options.loss) if options.quantiles is None else pinball(tuple(options.quantiles))
     fabric = make_fabric(options.accelerator, options.devices, options.precision)
-    data, recipe, seed = (dataset, split.training, split.validation, loss), options.recipe(), options.random_state
-    trainer = Trainer(network, *data, recipe, seed, fabric)
-    network = train(trainer, options.progress, checkpoint)
+    data, config, seed = (dataset, split.training, split.validation, loss), options.config(), options.random_state
+    trainer = Trainer(network, *data, config, seed, fabric, checkpoint=checkpoint)
+    trainer.resume()
+    network = trainer.run(show_progress=options.progress)
     history, best, seconds = tuple(trainer.progress.history), trainer.progress.best, trainer.progress.seconds
     if not options.prune or (options.max_time is not None and seconds >= options.max_time):
         return network, history
     # All processes have to remove the same waves, although their processors may round differently.
     shared_loss = (lambda *batch: torch.tensor(from_first(float(loss(*batch))))) if fabric.world_size > 1 else loss
     for candidate in pruned_networks(network, dataset.batch(_thinned(split.validation)), shared_loss):
-        trainer = Trainer(candidate, *data, recipe.to_finish(seconds), seed, fabric)
+        left = None if config.max_time is None else max(1e-9, config.max_time - seconds)
+        rate = config.learning_rate * config.schedule.epoch_factor(()) ** 2  # that of the third epoch
+        finish = replace(config, learning_rate=rate, max_epochs=2, max_time=left)
+        trainer = Trainer(candidate, *data, finish, seed, fabric)
         candidate = trainer.run()
         seconds += trainer.progress.seconds
         if trainer.progress.best <= best * _NO_WORSE:

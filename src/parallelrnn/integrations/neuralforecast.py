@@ -28,7 +28,7 @@ try:
     from parallelrnn.interpret.units import Step
     from parallelrnn.io import MODEL_FILE, load_model, save_model
     from parallelrnn.nn import WaveDecoder
-    from parallelrnn.training.arguments import check_blocks
+    from parallelrnn.nn.encoder import check_block_size
 except ModuleNotFoundError as error:
     hint = "pip install 'parallelrnn[neuralforecast]'"
     raise MissingPackageError(f"these models need {error.name}, which is not installed", hint=hint) from error
@@ -112,7 +112,7 @@ class ParaModel(BaseModel):  # type: ignore[misc]
             check_integer("hidden_size", hidden_size, 1),
             check_integer("block_size", block_size, 1),
         )
-        check_blocks(hidden_size, block_size)
+        check_block_size(hidden_size, block_size)
         outputs = self.loss.outputsize_multiplier
         self.network = Network(
             NetworkConfig(

@@ -16,7 +16,9 @@ from torch.nn import functional
 from parallelrnn.lab.datasets import adding_problem
 from parallelrnn.lab.experiments.experiment import Experiment, ExperimentError, Outcome, Workspace
 from parallelrnn.lab.experiments.models import Recurrent, count_parameters
-from parallelrnn.lab.experiments.training import Schedule, Training
+from parallelrnn.lab.experiments.supervised import LabeledBatch, train
+from parallelrnn.training.optimizers import StepDecay
+from parallelrnn.training.trainer import TrainerConfig
 
 MODELS = ("LSTM", "ParaLSTM", "GRU", "ParaGRU")
 _TESTED_FROM = 1 << 40  # seeds of what is tested on, apart from those of training
@@ -51,16 +53,16 @@ class Adding:
         self.steps = config.epoch_steps
         self._test = self._draw(config.test, _TESTED_FROM)
 
-    def batch(self, epoch: int, step: int) -> tuple[Tensor, Tensor]:
-        """Inputs and targets."""
-        return self._draw(self._config.batch_size, epoch * self.steps + step)
+    def rows(self, epoch: int, step: int) -> Tensor:
+        """Return the number of a batch."""
+        return torch.tensor([epoch * self.steps + step])
 
-    def loss(self, output: Tensor, target: Tensor) -> Tensor:
-        """The mean of squared errors."""
-        return functional.mse_loss(output, target)
+    def batch(self, rows: Tensor) -> LabeledBatch:
+        """Draw a batch by its number."""
+        return LabeledBatch(*self._draw(self._config.batch_size, int(rows)))
 
-    def judge(self, network: nn.Module) -> dict[str, float]:
-        """The test error."""
+    def validate(self, network: nn.Module) -> dict[str, float]:
+        """Return the test error."""
         inputs, targets = self._test
         return {"validation": float(functional.mse_loss(network(inputs), targets))}
 
@@ -86,22 +88,22 @@ def run(config: AddingConfig, seed: int, workspace: Workspace) -> Outcome:
         aggregate="linear",
         seed=seed,
     )
-    schedule = Schedule(
-        config.learning_rate,
-        config.iterations // config.epoch_steps,
-        factor=0.1,
+    task = Adding(config, seed)
+    how = TrainerConfig(
+        learning_rate=config.learning_rate,
+        schedule=StepDecay(0.1, config.decay_every // config.epoch_steps),
+        max_epochs=config.iterations // config.epoch_steps,
         patience=None,
-        period=config.decay_every // config.epoch_steps,
         keep_best=False,
     )
-    progress = Training(network, Adding(config, seed), schedule, workspace).run()
-    errors = [line["validation"] for line in progress.curve]
+    progress = train(network, task, task, functional.mse_loss, task.validate, how, workspace)
+    errors = progress.errors
     solved = next((number for number, error in enumerate(errors, 1) if error < 0.01), None)
     metrics = {"mse": errors[-1], "parameters": count_parameters(network)}
     metrics |= {"seconds": progress.seconds, "processor_seconds": progress.processor_seconds}
     if solved is not None:  # the first line of the curve below 0.01; guessing has 1/6
         metrics["iterations_to_0.01"] = solved * config.epoch_steps
-    return Outcome(metrics, progress.curve)
+    return Outcome(metrics, progress.history)
 
 
 EXPERIMENT = Experiment("adding", "Figures D.2 to D.5: the adding problem", AddingConfig, cells, run, 10)

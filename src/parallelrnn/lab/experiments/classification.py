@@ -9,15 +9,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn import functional
 
 from parallelrnn.lab.datasets import Examples, Splits
 from parallelrnn.lab.datasets.examples import permutation
 from parallelrnn.lab.experiments.experiment import ExperimentError, Outcome, Workspace, with_usual
 from parallelrnn.lab.experiments.feature_types import types_of
 from parallelrnn.lab.experiments.models import RECURRENT, Recurrent, Transformer, count_parameters
-from parallelrnn.lab.experiments.tasks import Classification, Part
-from parallelrnn.lab.experiments.training import Schedule, Training
+from parallelrnn.lab.experiments.supervised import Subset, classification_scores, train
 from parallelrnn.nn import initialize
+from parallelrnn.training.optimizers import Plateau
+from parallelrnn.training.trainer import PassSampler, TrainerConfig
 
 Prepare = Callable[[Tensor], Tensor]  # from examples as they are kept to sequences (B, T, C)
 
@@ -66,23 +68,39 @@ def classify(
     """Train on sequences and report how many of the test are put in the right class."""
     counts = (config.train, config.validation, config.test)
     parts = zip((splits.train, splits.validation, splits.test), counts, strict=True)
-    train, validation, test = (_part(examples, prepare, count) for examples, count in parts)
-    channels = train.take(torch.zeros(1, dtype=torch.int64))[0]
+    training, validation, test = (_part(examples, prepare, count) for examples, count in parts)
+    channels = training.take(torch.zeros(1, dtype=torch.int64))[0]
     classes = int(splits.train.targets.max()) + 1
     torch.manual_seed(seed)
     network = make_network(config, channels.shape[2], classes, channels.shape[1], seed)
-    task = Classification(train, validation, config.batch_size, seed, config.epoch_steps)
-    schedule = Schedule(
-        config.learning_rate, config.max_epochs, patience=config.patience, minimum_rate=config.minimum_rate
+    how = TrainerConfig(
+        learning_rate=config.learning_rate,
+        schedule=Plateau(patience=config.patience),
+        max_epochs=config.max_epochs,
+        patience=None,
+        minimum_rate=config.minimum_rate,
     )
-    watch = types_of if config.model in RECURRENT else None
-    progress = Training(network, task, schedule, workspace, watch).run()
-    metrics = task.score(network, test)
+
+    def validate(network: nn.Module) -> dict[str, float]:
+        scores = classification_scores(network, validation)
+        return {"validation": scores["loss"], "accuracy": scores["accuracy"]}
+
+    progress = train(
+        network,
+        training,
+        PassSampler(training.count, config.batch_size, seed, config.epoch_steps),
+        functional.cross_entropy,
+        validate,
+        how,
+        workspace,
+        observe=types_of if config.model in RECURRENT else None,
+    )
+    metrics = classification_scores(network, test)
     largest = int(np.bincount(splits.train.targets).argmax())  # what a model without any knowledge would always answer
-    metrics |= {"largest_class": sum(float((some == largest).sum()) for _, some in test.in_turns()) / test.count}
+    metrics |= {"largest_class": sum(float((some == largest).sum()) for _, some in test.chunks()) / test.count}
     metrics |= {"tested": test.count, "parameters": count_parameters(network)}
     metrics |= {"epochs": progress.epoch, "seconds": progress.seconds}
-    return Outcome(metrics, progress.curve, {"features": progress.notes} if progress.notes else {})
+    return Outcome(metrics, progress.history, {"features": progress.notes} if progress.notes else {})
 
 
 def make_network(config: ClassificationConfig, channels: int, classes: int, length: int, seed: int) -> nn.Module:
@@ -127,8 +145,8 @@ def standardiser(examples: NDArray[np.uint8]) -> Prepare:
     return lambda images: (images.float() / 255 - mean) / deviation
 
 
-def _part(examples: Examples, prepare: Prepare, count: int | None) -> Part:
+def _part(examples: Examples, prepare: Prepare, count: int | None) -> Subset:
     if count is not None:  # not the first: the test of MNIST begins with its harder half
         examples = examples.take(permutation(len(examples), 0)[:count])
     inputs, targets = torch.from_numpy(examples.inputs), torch.from_numpy(examples.targets)
-    return Part(len(targets), lambda rows: (prepare(inputs[rows]), targets[rows]))
+    return Subset(len(targets), lambda rows: (prepare(inputs[rows]), targets[rows]))

@@ -11,14 +11,16 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from parallelrnn.interpret import FeatureTracker
 from parallelrnn.lab.datasets import feature_simulation
 from parallelrnn.lab.experiments.experiment import Experiment, ExperimentError, Outcome, Workspace
-from parallelrnn.lab.experiments.tasks import Regression
+from parallelrnn.lab.experiments.supervised import regression_errors, train
 from parallelrnn.lab.experiments.tradeoff import part_of, sum_of_targets
-from parallelrnn.lab.experiments.training import Schedule, Training
 from parallelrnn.nn import initialize, recurrent_blocks
+from parallelrnn.training.optimizers import Plateau
+from parallelrnn.training.trainer import PassSampler, TrainerConfig
 
 INITIAL = {"uniform": initialize.uniform_, "identity": initialize.identity_, "mixed": initialize.mixed_order_}
 
@@ -82,24 +84,35 @@ def run(config: FeatureRecoveryConfig, seed: int, workspace: Workspace) -> Outco
         kept = asdict(tracker.record())
         return {name: kept[name] for name in ("counts", "modulus", "angle", "distance")}
 
-    task = Regression(part_of(splits.train), part_of(splits.validation), config.batch_size, seed, config.epoch_steps)
-    schedule = Schedule(
-        config.learning_rate,
-        config.max_epochs,
-        patience=config.patience,
+    training, validation = part_of(splits.train), part_of(splits.validation)
+    how = TrainerConfig(
+        learning_rate=config.learning_rate,
+        schedule=Plateau(patience=config.patience),
+        max_epochs=config.max_epochs,
+        patience=None,
         minimum_rate=config.minimum_rate,
         keep_best=False,
     )
     data = sum_of_targets(splits.train)
-    progress = Training(network, task, schedule, workspace, watch, of=data).run()
+    progress = train(
+        network,
+        training,
+        PassSampler(training.count, config.batch_size, seed, config.epoch_steps),
+        functional.mse_loss,
+        lambda network: {"validation": regression_errors(network, validation)["mse"]},
+        how,
+        workspace,
+        data,
+        watch,
+    )
     metrics = {
-        "validation": progress.curve[-1]["validation"],
+        "validation": progress.errors[-1],
         "distance": progress.notes[-1]["distance"],
         "first_distance": progress.notes[0]["distance"],
         "epochs": progress.epoch,
         "seconds": progress.seconds,
     }
-    return Outcome(metrics, progress.curve, {"features": progress.notes, "true": _true(recurrent), "data": data})
+    return Outcome(metrics, progress.history, {"features": progress.notes, "true": _true(recurrent), "data": data})
 
 
 def _true(matrix: Any) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from parallelrnn.forecast.evaluation import NLinear
 from parallelrnn.lab.datasets import Table, load_table
@@ -21,8 +22,9 @@ from parallelrnn.lab.experiments.experiment import Experiment, ExperimentError, 
 from parallelrnn.lab.experiments.feature_types import first_layer_features, types_of
 from parallelrnn.lab.experiments.models import MODELS, RECURRENT, Recurrent, Transformer, count_parameters
 from parallelrnn.lab.experiments.models import TRANSFORMERS as TRANSFORMER_MODELS
-from parallelrnn.lab.experiments.tasks import Part, Regression
-from parallelrnn.lab.experiments.training import Schedule, Training
+from parallelrnn.lab.experiments.supervised import Subset, regression_errors, train
+from parallelrnn.training.optimizers import Plateau
+from parallelrnn.training.trainer import PassSampler, TrainerConfig
 
 HORIZONS = {
     "ETTh1": (24, 48, 168, 336),
@@ -87,23 +89,35 @@ def run(config: ForecastingConfig, seed: int, workspace: Workspace) -> Outcome:
     if config.model == "Forecaster":
         return _ours(table, config, seed)
     values = torch.from_numpy(table.standardised())
-    train, validation, test = (_part(table, values, name, config) for name in ("train", "validation", "test"))
-    task = Regression(train, validation, config.batch_size, seed, config.epoch_steps)
+    training, validation, test = (_part(table, values, name, config) for name in ("train", "validation", "test"))
     torch.manual_seed(seed)
     network = _network(config, values.shape[1], seed)
     parameters = count_parameters(network)
     if not parameters:
-        return Outcome(task.score(network, test))
-    schedule = Schedule(config.learning_rate, config.max_epochs, stop_after=config.stop_after)
-    progress = Training(network, task, schedule, workspace).run()
-    metrics = task.score(network, test) | {"parameters": parameters, "epochs": progress.epoch}
+        return Outcome(regression_errors(network, test))
+    how = TrainerConfig(
+        learning_rate=config.learning_rate,
+        schedule=Plateau(),
+        max_epochs=config.max_epochs,
+        patience=config.stop_after,
+    )
+    progress = train(
+        network,
+        training,
+        PassSampler(training.count, config.batch_size, seed, config.epoch_steps),
+        functional.mse_loss,
+        lambda network: {"validation": regression_errors(network, validation)["mse"]},
+        how,
+        workspace,
+    )
+    metrics = regression_errors(network, test) | {"parameters": parameters, "epochs": progress.epoch}
     details = {}
     if config.model in RECURRENT:
         details = {"features": types_of(network), "first_layer": first_layer_features(network)}
-    return Outcome(metrics | {"seconds": progress.seconds}, progress.curve, details)
+    return Outcome(metrics | {"seconds": progress.seconds}, progress.history, details)
 
 
-def _part(table: Table, values: Tensor, name: str, config: ForecastingConfig) -> Part:
+def _part(table: Table, values: Tensor, name: str, config: ForecastingConfig) -> Subset:
     starts = torch.from_numpy(table.windows(name, config.lookback, config.horizon))
     past, ahead = torch.arange(config.lookback), config.lookback + torch.arange(config.horizon)
 
@@ -111,7 +125,7 @@ def _part(table: Table, values: Tensor, name: str, config: ForecastingConfig) ->
         first = starts[rows][:, None]
         return values[first + past], values[first + ahead].flatten(1)
 
-    return Part(len(starts), take)
+    return Subset(len(starts), take)
 
 
 def _network(config: ForecastingConfig, channels: int, seed: int) -> nn.Module:

@@ -15,12 +15,14 @@ import hashlib
 from dataclasses import dataclass
 
 import torch
+from torch.nn import functional
 
 from parallelrnn.lab.datasets import Examples, tradeoff_simulation
 from parallelrnn.lab.experiments.experiment import Experiment, Outcome, Workspace
 from parallelrnn.lab.experiments.models import Recurrent, count_parameters
-from parallelrnn.lab.experiments.tasks import Part, Regression
-from parallelrnn.lab.experiments.training import Schedule, Training
+from parallelrnn.lab.experiments.supervised import Subset, regression_errors, train
+from parallelrnn.training.optimizers import Plateau
+from parallelrnn.training.trainer import PassSampler, TrainerConfig
 
 BLOCK_SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 EDGE = 0.0884  # 1/sqrt(128), the scale at which such a recurrence turns chaotic
@@ -65,7 +67,7 @@ def run(config: TradeoffConfig, seed: int, workspace: Workspace) -> Outcome:
         sizes=(config.train, config.validation, config.test),
         recurrent_scale=config.recurrent_scale,
     )
-    train, validation, test = (part_of(one) for one in (splits.train, splits.validation, splits.test))
+    training, validation, test = (part_of(one) for one in (splits.train, splits.validation, splits.test))
     torch.manual_seed(seed)
     dense = config.block_size == config.hidden_size
     network = Recurrent(
@@ -76,22 +78,35 @@ def run(config: TradeoffConfig, seed: int, workspace: Workspace) -> Outcome:
         block_size=config.block_size,
         aggregate=None,
     )
-    schedule = Schedule(
-        config.learning_rate, config.max_epochs, patience=config.patience, minimum_rate=config.minimum_rate
+    how = TrainerConfig(
+        learning_rate=config.learning_rate,
+        schedule=Plateau(patience=config.patience),
+        max_epochs=config.max_epochs,
+        patience=None,
+        minimum_rate=config.minimum_rate,
     )
-    task = Regression(train, validation, config.batch_size, seed)
+    sampler = PassSampler(training.count, config.batch_size, seed)
     data = sum_of_targets(splits.train)
-    progress = Training(network, task, schedule, workspace, of=data).run()
-    metrics = task.score(network, test)
+    progress = train(
+        network,
+        training,
+        sampler,
+        functional.mse_loss,
+        lambda network: {"validation": regression_errors(network, validation)["mse"]},
+        how,
+        workspace,
+        data,
+    )
+    metrics = regression_errors(network, test)
     metrics |= {"variance": float(splits.test.targets.var(0).mean()), "parameters": count_parameters(network)}
     metrics |= {"epochs": progress.epoch, "seconds": progress.seconds}
-    return Outcome(metrics, progress.curve, {"data": data})
+    return Outcome(metrics, progress.history, {"data": data})
 
 
-def part_of(examples: Examples) -> Part:
+def part_of(examples: Examples) -> Subset:
     """Examples in memory."""
     inputs, targets = torch.from_numpy(examples.inputs), torch.from_numpy(examples.targets)
-    return Part(len(examples), lambda rows: (inputs[rows], targets[rows]))
+    return Subset(len(examples), lambda rows: (inputs[rows], targets[rows]))
 
 
 def sum_of_targets(examples: Examples) -> str:
