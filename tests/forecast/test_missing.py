@@ -130,7 +130,7 @@ def test_notes_count_all_and_name_the_worst() -> None:
 
 def test_notes_become_warnings_at_the_line_of_the_user() -> None:
     table = daily([1.0, nan, 3.0, nan])
-    with pytest.warns(UserWarning) as caught:
+    with pytest.warns(UserWarning, match="in series 'y'") as caught:
         panel = Forecaster(1).read(table)
     assert [str(warning.message) for warning in caught] == list(panel.notes)
     assert [warning.filename for warning in caught] == [__file__] * 2

@@ -189,7 +189,7 @@ class Forecaster:
             check_choice(name, getattr(self, name), choices)
         check_block_size(self.hidden_size, self.block_size)
         check_number("dropout", self.dropout, "a number of at least 0 and below 1", lambda rate: 0 <= rate < 1)
-        self.epoch_steps = self.config().epoch_steps
+        self.epoch_steps = self.trainer_config().epoch_steps
         if self.cycles is not None and self.cycles != "calendar":
             cycles = (self.cycles,) if isinstance(self.cycles, str | Real) else tuple(self.cycles)
             if not all(isinstance(period, Real) and 2 <= period < math.inf for period in cycles):
@@ -211,7 +211,7 @@ class Forecaster:
         """Return all arguments by name."""
         return {one.name: getattr(self, one.name) for one in dataclasses.fields(self) if one.init}
 
-    def config(self) -> TrainerConfig:
+    def trainer_config(self) -> TrainerConfig:
         """Return how to train."""
         return TrainerConfig(**{name: getattr(self, name) for name in _TRAINING})
 

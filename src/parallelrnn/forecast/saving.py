@@ -192,7 +192,7 @@ def _check_metadata(
             "periods": all(period >= 2 for period in metadata["periods"]),
             "columns": len(set(columns.all)) == len(columns.all) and all(isinstance(name, str) for name in columns.all),
             "targets": config.channels in (1, len(columns.targets)),
-            **{name: getattr(columns, name) == getattr(forecaster, f"{name}_covariates") for name in _EXOG},
+            "covariates": all(getattr(columns, name) == getattr(forecaster, f"{name}_covariates") for name in _EXOG),
             **{name: tensors[f"series.{name}"].shape[1] == getattr(config, name) for name in _EXOG},
             "integers": all(tensors[name].dtype == torch.int64 for name in _INTEGERS),
         }
