@@ -5,13 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from parallelrnn.nn.segment_encoder import TransformerEncoder
 from torch import Tensor
 
 from parallelrnn import WaveDecoder
 from parallelrnn.forecast.model import DECODERS, Network, NetworkConfig
 from parallelrnn.forecast.windows import Batch
-from parallelrnn.nn.encoder import CELLS
+from parallelrnn.nn.encoder import CELLS, TransformerEncoder
 
 LOOKBACK, HORIZON = 12, 6
 SMALL: dict[str, Any] = {

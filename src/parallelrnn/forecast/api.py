@@ -288,11 +288,9 @@ class Forecaster:
         shortest = min(panel.series, key=len)
         longest = self.horizon + (n_windows - 1) * step
         if len(shortest) <= longest:
-            raise TableError(
-                f"series {shortest.name!r} has {len(shortest)} steps, too few for {n_windows} windows of "
-                f"{self.horizon} steps, {step} apart, after a training part",
-                hint="give longer series, or a smaller {n_windows} or {step_size}",
-            )
+            windows = f"{n_windows} windows of {self.horizon} steps, {step} apart, after a training part"
+            problem = f"series {shortest.name!r} has {len(shortest)} steps, too few for {windows}"
+            raise TableError(problem, hint="give longer series, or a smaller {n_windows} or {step_size}")
         rows: list[dict[str, Any]] = []
         state: ForecasterState | None = None
         for hidden in range(longest, self.horizon - 1, -step):
@@ -366,10 +364,8 @@ class Forecaster:
         frame = as_frame(df)
         has_ids = id_col in frame.columns or id_col != "unique_id"
         if has_ids and len(targets) > 1:
-            raise TableError(
-                f"the table has ids ({id_col!r}) and several targets",
-                hint="make it long, with one target column, or wide, without ids",
-            )
+            hint = "make it long, with one target column, or wide, without ids"
+            raise TableError(f"the table has ids ({id_col!r}) and several targets", hint=hint)
         if self.channels == "mixed" and len(targets) == 1:
             raise TableError("channels='mixed' needs several targets", hint="name them all with {target_col}")
         columns = Columns(

@@ -37,11 +37,6 @@ class Calibration:
         table = torch.stack([_upper_quantiles(own.abs(), levels) for own in residuals])
         return cls(table, torch.stack([(~own.isnan()).sum(0).amin(-1) for own in residuals]))
 
-    @classmethod
-    def cat(cls, parts: Sequence[Calibration]) -> Calibration:
-        """Join the series of several."""
-        return cls(torch.cat([part.table for part in parts]), torch.cat([part.counts for part in parts]))
-
     def rows(self, indices: Sequence[int]) -> Calibration:
         """Return those of some series."""
         return Calibration(self.table[list(indices)], self.counts[list(indices)])
@@ -59,10 +54,8 @@ class Calibration:
         """
         fewest, needed = int(self.counts.min()), _min_count(level)
         if not fewest:
-            raise TableError(
-                "a series has no calibration residuals, so no interval can be computed",
-                hint="give it at least 2 x horizon steps",
-            )
+            problem = "a series has no calibration residuals, so no interval can be computed"
+            raise TableError(problem, hint="give it at least 2 x horizon steps")
         if fewest < needed:
             warn_user(
                 f"{level:g} % intervals need {needed} calibration residuals, but a series has {fewest}: its intervals "
@@ -115,12 +108,8 @@ def window_residuals(network: nn.Module, dataset: WindowDataset, windows: Tensor
     if not len(windows):
         return torch.zeros(0, dataset.horizon, dataset.channels)
     network.eval()
-    return torch.cat(
-        [
-            torch.where(batch.weight > 0, batch.target - network(batch)[..., median_index], torch.nan)
-            for batch in dataset.batches(windows)
-        ]
-    )
+    pairs = ((batch, batch.target - network(batch)[..., median_index]) for batch in dataset.batches(windows))
+    return torch.cat([torch.where(batch.weight > 0, residuals, torch.nan) for batch, residuals in pairs])
 
 
 def recent_windows(horizon: int) -> int:

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import narwhals as nw
 import numpy as np
@@ -21,6 +21,7 @@ from parallelrnn.forecast.missing import MissingValues
 Array = NDArray[np.float64]
 
 _LARGEST, _SMALLEST = 1e100, 1e-100  # values whose squares are still numbers
+_TABLES = {"df": "the table", "futr_df": "the table of future covariates"}
 _OUTPUT_COLUMNS = ("yhat", "level", "cutoff", "y", "covariates")
 _MAX_STEPS_PER_ROW = 100  # beyond this, a timestamp or the frequency is wrong
 _SHORT_SERIES = 10  # steps
@@ -136,33 +137,25 @@ def read_panel(
     """
     frame = as_frame(table)
     _check_columns(frame, columns)
-    if not len(frame):
-        raise TableError("the table has no rows")
-    stamps = read_timestamps(frame, columns.time)
-    names, owner = _read_ids(frame, columns)
-    order = np.lexsort((stamps.to_numpy(), owner))
-    stamps, owner = stamps[order], owner[order]
-    _check_duplicates(stamps, owner, names, order, columns)
-    edges = [*np.flatnonzero(np.r_[True, owner[1:] != owner[:-1]]).tolist(), len(owner)]
+    rows = _sort_rows(frame, columns, "df")
     hint = "resample the series to the frequency that the model was fitted on"
     if grid is None:
-        grid = Grid.of({names[owner[start]]: stamps[start:end] for start, end in pairwise(edges)}, freq)
+        grid = Grid.of({name: rows.stamps[own] for name, own in rows.groups.items()}, freq)
         hint = "resample the series to one frequency, or change {freq}"
-    positions = grid.positions(stamps, lambda row: _place(names[owner[row]], order[row]), hint)
-    data = {name: _read_numbers(frame, name)[order] for name in columns.all if name not in columns.keys}
-    _check_range(data, owner, names, order)
+    positions = grid.positions(rows.stamps, rows.place, hint)
+    data = {name: _read_numbers(frame, name)[rows.order] for name in columns.all if name not in columns.keys}
+    _check_range(data, rows)
 
     gaps = MissingValues(missing, columns.targets, columns.past)
     series: list[Series] = []
-    for start, end in pairwise(edges):
-        rows, name = slice(start, end), names[owner[start]]
-        local = {key: values[rows] for key, values in data.items()}
+    for name, own in rows.groups.items():
+        local = {key: values[own] for key, values in data.items()}
         if mixed or len(columns.targets) == 1:
             label = ", ".join(map(str, columns.targets)) if columns.id is None else name
-            series.append(_make_series(label, positions[rows], local, columns, grid, gaps))
+            series.append(_make_series(label, positions[own], local, columns, grid, gaps))
         else:
             each = (replace(columns, targets=(target,)) for target in columns.targets)
-            series += [_make_series(one.targets[0], positions[rows], local, one, grid, gaps) for one in each]
+            series += [_make_series(one.targets[0], positions[own], local, one, grid, gaps) for one in each]
     return Panel(tuple(series), grid, columns, gaps.notes() if gaps.filled or gaps.trimmed else ())
 
 
@@ -171,45 +164,26 @@ def read_future_exog(table: Any, series: Sequence[Series], columns: Columns, gri
     if table is None:
         names = ", ".join(map(repr, columns.future))
         raise TableError(f"a forecast needs {names} for the next {horizon} steps", hint="give {futr_df}")
-    what, frame = "the table of future covariates", as_frame(table)
-    missing = [name for name in (*columns.keys, *columns.future) if name not in frame.columns]
-    if missing:
-        columns_are = f"its columns are {', '.join(map(repr, frame.columns))}"
-        raise TableError(f"{what} has no column {', '.join(map(repr, missing))}; {columns_are}", argument="futr_df")
-    if not len(frame):
-        raise TableError(
-            f"{what} has no rows", argument="futr_df", hint=f"give the next {horizon} steps of each series"
-        )
-    ids, owner = _read_ids(frame, columns)
-    stamps = read_timestamps(frame, columns.time)
-    positions = grid.positions(stamps, lambda row: f"{what}, row {row}", "correct it, or drop the row")
-    values = np.stack([_read_numbers(frame, name) for name in columns.future], -1)
-    order = np.lexsort((positions, owner))
-    same = (np.diff(owner[order]) == 0) & (np.diff(positions[order]) == 0)
-    if same.any():
-        first, second = sorted(order[int(same.argmax()) :][:2].tolist())
-        problem = f"{what}: rows {first} and {second} have the same timestamp {stamps[first]}"
-        raise TableError(problem, argument="futr_df", hint="keep one of them")
-    rows_of = dict(zip(ids, np.split(order, np.flatnonzero(np.diff(owner[order])) + 1), strict=True))
+    frame = as_frame(table)
+    _require(frame, (*columns.keys, *columns.future), "futr_df")
+    rows = _sort_rows(frame, columns, "futr_df")
+    positions = grid.positions(rows.stamps, rows.place, "correct {futr_df}, or drop the row")
+    values = np.stack([_read_numbers(frame, name)[rows.order] for name in columns.future], -1)
     exog = []
     for one in series:
-        if columns.id is not None and one.name not in rows_of:
+        name = None if columns.id is None else one.name
+        if name not in rows.groups:
             hint = f"give its next {horizon} steps"
-            raise TableError(f"{what} has no rows for series {one.name!r}", argument="futr_df", hint=hint)
-        rows = rows_of[None if columns.id is None else one.name]
-        steps = positions[rows] - one.end
+            raise TableError(f"{_TABLES['futr_df']} has no rows for series {name!r}", argument="futr_df", hint=hint)
+        own = rows.groups[name]
+        steps = positions[own] - one.end
         inside = (steps >= 0) & (steps < horizon)
         ahead = np.full((horizon, len(columns.future)), np.nan)
-        ahead[steps[inside]] = values[rows[inside]]
-        invalid = np.argwhere(~np.isfinite(ahead))
-        if len(invalid):
-            step, column = invalid[0].tolist()
-            stamp, name = grid.stamps(one.end + step, 1)[0], columns.future[column]
-            raise TableError(
-                f"series {one.name!r}: no finite value of {name!r} at {stamp}, step {step + 1} of {horizon}",
-                argument="futr_df",
-                hint="complete {futr_df}",
-            )
+        ahead[steps[inside]] = values[own][inside]
+        for step, column in np.argwhere(~np.isfinite(ahead)).tolist():
+            where = f"{grid.stamps(one.end + step, 1)[0]}, step {step + 1} of {horizon}"
+            problem = f"series {one.name!r}: no finite value of {columns.future[column]!r} at {where}"
+            raise TableError(problem, argument="futr_df", hint="complete {futr_df}")
         exog.append(ahead)
     return exog
 
@@ -219,22 +193,22 @@ def as_frame(table: Any) -> nw.DataFrame[Any]:
     try:
         return nw.from_native(table, eager_only=True)
     except TypeError as error:
-        lazy = hasattr(table, "collect")
-        raise ArgumentTypeError(
-            f"expected a pandas or polars table, got {type(table).__name__}", code="call its collect() first" * lazy
-        ) from error
+        code = "call its collect() first" if hasattr(table, "collect") else ""
+        raise ArgumentTypeError(f"expected a pandas or polars table, got {type(table).__name__}", code=code) from error
     except nw.exceptions.DuplicateError as error:
         raise TableError(f"two columns have the same name: {error}", hint="rename one of them") from error
 
 
-def _check_columns(frame: nw.DataFrame[Any], columns: Columns) -> None:
-    missing = [name for name in columns.all if name not in frame.columns]
+def _require(frame: nw.DataFrame[Any], names: Sequence[str], argument: str, hint: str = "") -> None:
+    missing = ", ".join(repr(name) for name in names if name not in frame.columns)
     if missing:
-        raise TableError(
-            f"the table has no column {', '.join(map(repr, missing))}; its columns are "
-            f"{', '.join(map(repr, frame.columns))}",
-            hint="name its columns with {id_col}, {time_col} and {target_col}",
-        )
+        existing = ", ".join(map(repr, frame.columns))
+        problem = f"{_TABLES[argument]} has no column {missing}; its columns are {existing}"
+        raise TableError(problem, argument=argument, hint=hint)
+
+
+def _check_columns(frame: nw.DataFrame[Any], columns: Columns) -> None:
+    _require(frame, columns.all, "df", "name its columns with {id_col}, {time_col} and {target_col}")
     repeated = [name for name in columns.all if columns.all.count(name) > 1]
     if repeated:
         raise TableError(f"column {repeated[0]!r} has two roles", hint="give it one")
@@ -243,47 +217,53 @@ def _check_columns(frame: nw.DataFrame[Any], columns: Columns) -> None:
         raise TableError(f"column {taken[0]!r} has the name of a column of forecasts", hint="rename it")
     unused = [name for name in frame.columns if name not in columns.all]
     if unused == ["unique_id"]:
-        raise TableError(
-            "the table has ids ('unique_id'), but the fitted one had none",
-            hint="fit a table with ids to forecast other series, or drop the column",
-        )
+        hint = "fit a table with ids to forecast other series, or drop the column"
+        raise TableError("the table has ids ('unique_id'), but the fitted one had none", hint=hint)
     if unused:
-        raise TableError(
-            f"unexpected column {', '.join(map(repr, unused))}",
-            hint="drop it, or list it in {target_col}, {past_covariates}, {future_covariates} or {static_covariates}",
-        )
+        hint = "drop it, or list it in {target_col}, {past_covariates}, {future_covariates} or {static_covariates}"
+        raise TableError(f"unexpected column {', '.join(map(repr, unused))}", hint=hint)
 
 
-def _read_ids(frame: nw.DataFrame[Any], columns: Columns) -> tuple[list[Any], NDArray[np.int64]]:
-    """Return the names of the series in their order in the table, and for each row the index of its series."""
-    if columns.id is None:
-        return [None], np.zeros(len(frame), dtype=np.int64)
-    owner, names = pd.factorize(pd.Series(frame.get_column(columns.id).to_list(), dtype=object))
-    if (owner < 0).any():
-        row = int((owner < 0).argmax())
-        raise TableError(f"row {row}: no id in column {columns.id!r}", hint="fill it in, or drop the row")
-    return list(names), owner.astype(np.int64)
+class _Rows(NamedTuple):
+    """The rows of a table, sorted by series and time."""
+
+    stamps: Stamps
+    order: NDArray[np.int64]  # their places in the table
+    groups: dict[Any, slice]  # those of each series, by its name, or None if the table has no ids
+
+    def place(self, row: int) -> str:
+        """Return where a row is, for errors."""
+        name = next(name for name, own in self.groups.items() if row < own.stop)
+        return f"row {self.order[row]}" if name is None else f"series {name!r}, row {self.order[row]}"
 
 
-def _place(name: Any, row: int) -> str:
-    return f"row {row}" if name is None else f"series {name!r}, row {row}"
-
-
-def _check_duplicates(
-    stamps: Stamps, owner: NDArray[np.int64], names: Sequence[Any], order: NDArray[np.int64], columns: Columns
-) -> None:
+def _sort_rows(frame: nw.DataFrame[Any], columns: Columns, argument: str) -> _Rows:
+    """Sort rows by series, in their order in the table, and time; raise if a series has a timestamp twice."""
+    if not len(frame):
+        raise TableError(f"{_TABLES[argument]} has no rows", argument=argument)
+    stamps = read_timestamps(frame, columns.time)
+    owner, names = np.zeros(len(frame), dtype=np.int64), [None]
+    if columns.id is not None:
+        owner, names = pd.factorize(pd.Series(frame.get_column(columns.id).to_list(), dtype=object))
+        if (owner < 0).any():
+            row = int((owner < 0).argmax())
+            raise TableError(f"row {row}: no id in column {columns.id!r}", hint="fill it in, or drop the row")
+    order = np.lexsort((stamps.to_numpy(), owner))
+    stamps, owner = stamps[order], owner[order]
     same = (owner[1:] == owner[:-1]) & np.asarray(stamps[1:] == stamps[:-1])
-    if not same.any():
-        return
-    index = int(same.argmax())
-    first, second = sorted(order[index : index + 2].tolist())
-    place, others = series_prefix(names[owner[index]]), f" ({same.sum()} such pairs)" if same.sum() > 1 else ""
-    alone = ", or name the column that tells series apart with {id_col}" if columns.id is None else ""
-    raise TimestampError(
-        f"{place}rows {first} and {second} have the same timestamp {stamps[index]}{others}",
-        hint=f"keep one of them{alone}",
-        code=f"df.drop_duplicates({list(columns.keys)})",
-    )
+    if same.any():
+        index = int(same.argmax())
+        first, second = sorted(order[index : index + 2].tolist())
+        place, pairs = series_prefix(names[owner[index]]), f" ({same.sum()} such pairs)" if same.sum() > 1 else ""
+        alone = ", or name the column that tells series apart with {id_col}" * (columns.id is None)
+        raise TimestampError(
+            f"{place}rows {first} and {second} have the same timestamp {stamps[index]}{pairs}",
+            argument=argument,
+            hint=f"keep one of them{alone}",
+            code=f"df.drop_duplicates({list(columns.keys)})",
+        )
+    edges = [*np.flatnonzero(np.r_[True, owner[1:] != owner[:-1]]).tolist(), len(owner)]
+    return _Rows(stamps, order, {names[owner[start]]: slice(start, end) for start, end in pairwise(edges)})
 
 
 def _read_numbers(frame: nw.DataFrame[Any], name: str) -> Array:
@@ -293,9 +273,8 @@ def _read_numbers(frame: nw.DataFrame[Any], name: str) -> Array:
         filled = [row for row, value in enumerate(values) if value is not None]
         row = next((row for row in filled if not _is_number(values[row])), filled[0] if filled else None)
         example = "" if row is None else f" such as {values[row]!r} in row {row}"
-        raise TableError(
-            f"column {name!r} holds {column.dtype}{example}, not numbers", hint="convert it to numbers, or drop it"
-        )
+        hint = "convert it to numbers, or drop it"
+        raise TableError(f"column {name!r} holds {column.dtype}{example}, not numbers", hint=hint)
     return np.asarray(column.cast(nw.Float64).to_numpy(), dtype=np.float64)
 
 
@@ -307,27 +286,16 @@ def _is_number(value: Any) -> bool:
     return True
 
 
-def _check_range(
-    data: dict[str, Array], owner: NDArray[np.int64], names: Sequence[Any], order: NDArray[np.int64]
-) -> None:
+def _check_range(data: dict[str, Array], rows: _Rows) -> None:
     for key, values in data.items():
-        too_large = abs(values) > _LARGEST
-        if too_large.any():
-            row = int(too_large.argmax())
-            raise TableError(
-                f"{_place(names[owner[row]], order[row])}: {key!r} is {values[row]}, above {_LARGEST:g} in magnitude",
-                hint="correct it, make it a missing value, or rescale the series",
-            )
-        largest = np.zeros(len(names))
-        np.fmax.at(largest, owner, abs(values))
-        too_small = (largest > 0) & (largest < _SMALLEST)
-        if too_small.any():
-            index = int(too_small.argmax())
-            raise TableError(
-                f"series {names[index]!r}: all values of {key!r} are below {_SMALLEST:g} in magnitude, the largest is "
-                f"{largest[index]:g}",
-                hint="rescale the series",
-            )
+        for row in np.flatnonzero(abs(values) > _LARGEST).tolist():
+            hint = "correct it, make it a missing value, or rescale the series"
+            raise TableError(f"{rows.place(row)}: {key!r} is {values[row]}, above {_LARGEST:g} in magnitude", hint=hint)
+        for name, own in rows.groups.items():
+            largest = np.fmax.reduce(abs(values[own]))
+            if 0 < largest < _SMALLEST:
+                problem = f"{series_prefix(name)}all values of {key!r} are below {_SMALLEST:g} in magnitude"
+                raise TableError(f"{problem}, the largest is {largest:g}", hint="rescale the series")
 
 
 def _make_series(
@@ -337,11 +305,9 @@ def _make_series(
     first, steps = int(positions[0]), int(positions[-1] - positions[0]) + 1
     if steps > _MAX_STEPS_PER_ROW * len(positions):
         start, end = (grid.stamps(int(position), 1)[0] for position in positions[[0, -1]])
-        raise TableError(
-            f"series {name!r} has {len(positions)} rows for the {steps} steps of frequency {grid.freq!r} from {start} "
-            f"to {end}",
-            hint="correct outlying timestamps, or resample to a coarser frequency",
-        )
+        span = f"the {steps} steps of frequency {grid.freq!r} from {start} to {end}"
+        hint = "correct outlying timestamps, or resample to a coarser frequency"
+        raise TableError(f"series {name!r} has {len(positions)} rows for {span}", hint=hint)
     keys = (*columns.targets, *columns.past, *columns.future)
     table = np.full((steps, len(keys)), np.nan)
     for index, key in enumerate(keys):
@@ -350,28 +316,18 @@ def _make_series(
     if not observed.all():
         trimmed, table, observed = gaps.fill(name, table, keys, lambda row: grid.stamps(first + row, 1)[0])
         first += trimmed
-    count, past = len(columns.targets), len(columns.past)
-    parts = map(np.ascontiguousarray, np.split(table, [count, count + past], axis=1))
-    values, past_exog, future_exog = parts
-    return Series(
-        name=name,
-        position=first,
-        values=values,
-        observed=np.ascontiguousarray(observed[:, :count]),
-        past=past_exog,
-        future=future_exog,
-        static=np.array([_static_value(name, key, np.unique(data[key])) for key in columns.static], dtype=np.float64),
-    )
+    count = len(columns.targets)
+    parts = map(np.ascontiguousarray, np.split(table, [count, count + len(columns.past)], axis=1))
+    arrays = dict(zip(("values", "past", "future"), parts, strict=True))
+    static = np.array([_static_value(name, key, np.unique(data[key])) for key in columns.static], dtype=np.float64)
+    return Series(name=name, position=first, observed=observed[:, :count].copy(), static=static, **arrays)
 
 
 def _static_value(name: Any, key: str, values: Array) -> float:
+    problem = f"series {name!r}: static covariate {key!r}"
     if np.isnan(values).any():
-        raise TableError(
-            f"series {name!r}: static covariate {key!r} is missing", hint="write its value into every row of the series"
-        )
+        raise TableError(f"{problem} is missing", hint="write its value into every row of the series")
     if len(values) != 1:
-        raise TableError(
-            f"series {name!r}: static covariate {key!r} has several values, {', '.join(map(str, values[:3].tolist()))}",
-            hint="if it changes, list it in {past_covariates}",
-        )
+        several = ", ".join(map(str, values[:3].tolist()))
+        raise TableError(f"{problem} has several values, {several}", hint="if it changes, use {past_covariates}")
     return float(values[0])

@@ -28,16 +28,8 @@ _MAX_CALIBRATIONS = 100  # origins of each series at which coverage is measured
 _MAX_SEASON_WINDOWS = 2000  # validation windows on which seasons are compared
 
 
-class Naive(nn.Module):
-    """Repeats the last value."""
-
-    def forward(self, batch: Batch) -> Tensor:
-        """Return forecasts (B, H, C, 1)."""
-        return batch.past[:, -1:].expand_as(batch.target)[..., None]
-
-
 class SeasonalNaive(nn.Module):
-    """Repeats the last season."""
+    """Repeats the last season; the last value if its period is one."""
 
     def __init__(self, period: int) -> None:
         super().__init__()
@@ -180,16 +172,12 @@ def _long_enough(panel: Panel, test_size: int, horizon: int) -> Panel:
     short = [series for series in panel.series if len(series) <= needed]
     if not long:
         longest = max(short, key=len)
-        raise TableError(
-            f"no series has more than the {needed} steps that a test of {test_size} steps with a horizon of {horizon} "
-            f"takes: the longest, {longest.name!r}, has {len(longest)}",
-            hint="give a smaller {test_size} or {horizon}",
-        )
+        test = f"a test of {test_size} steps with a horizon of {horizon}"
+        problem = f"no series has more than {needed} steps for {test}: {longest.name!r} has {len(longest)}"
+        raise TableError(problem, hint="give a smaller {test_size} or {horizon}")
     if short:
-        warn_user(
-            f"{len(short)} series left out, with no more than {needed} steps, such as {short[0].name!r} with "
-            f"{len(short[0])}"
-        )
+        example = f"such as {short[0].name!r} with {len(short[0])}"
+        warn_user(f"{len(short)} series left out, with no more than {needed} steps, {example}")
     return replace(panel, series=long)
 
 
@@ -245,7 +233,7 @@ def _baselines(
 
     test, training = dataset(panel.series, lookback), dataset(before.series, lookback)
     split = split_windows(training, steps)
-    scores = [Score.of("naive: the last value", window_residuals(Naive(), test, windows, 0))]
+    scores = [Score.of("naive: the last value", window_residuals(SeasonalNaive(1), test, windows, 0))]
     seasons = sorted({round(period) for period in state.periods if 2 * period <= min(steps)})
     if seasons:
         sample = split.validation[:: max(1, len(split.validation) // _MAX_SEASON_WINDOWS)]

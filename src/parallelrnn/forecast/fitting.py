@@ -101,7 +101,11 @@ def _train(
     """Train a network and prune its waves; return it with the losses of each epoch."""
     loss = pointwise(options.loss) if options.quantiles is None else pinball(tuple(options.quantiles))
     fabric = make_fabric(options.accelerator, options.devices, options.precision)
-    data, config, seed = (dataset, split.training, split.validation, loss), options.trainer_config(), options.random_state
+    data, config, seed = (
+        (dataset, split.training, split.validation, loss),
+        options.trainer_config(),
+        options.random_state,
+    )
     trainer = Trainer(network, *data, config, seed, fabric, checkpoint=checkpoint)
     trainer.resume()
     network = trainer.run(show_progress=options.progress)
@@ -188,11 +192,9 @@ def _check_observed(panel: Panel, steps: Sequence[int]) -> None:
     for series, n in zip(panel.series, steps, strict=True):
         empty = np.flatnonzero(~series.observed[:n].any(axis=0))
         if len(empty):
-            raise TableError(
-                f"series {series.name!r}: target {panel.columns.targets[empty[0]]!r} has no value in its {n} training "
-                "steps",
-                hint="drop it, or give a smaller {val_size}",
-            )
+            target = panel.columns.targets[empty[0]]
+            problem = f"series {series.name!r}: target {target!r} has no value in its {n} training steps"
+            raise TableError(problem, hint="drop it, or give a smaller {val_size}")
 
 
 def _default_lookback(series: Sequence[Series]) -> int:
@@ -216,11 +218,9 @@ def split_windows(dataset: WindowDataset, steps: list[int]) -> Split:
     training = dataset.with_target(dataset.windows(first, [n - horizon + 1 for n in steps]))
     if not len(training):
         longest = max(dataset.series, key=len)
-        raise TableError(
-            f"no series is long enough to train for a horizon of {horizon} steps: the longest, {longest.name!r}, has "
-            f"{len(longest)}, or too many of them are missing",
-            hint="give longer series, or a smaller {horizon}",
-        )
+        problem = f"no series is long enough, or has enough values, to train for a horizon of {horizon} steps"
+        hint = "give longer series, or a smaller {horizon}"
+        raise TableError(f"{problem}: the longest, {longest.name!r}, has {len(longest)}", hint=hint)
     validation = dataset.with_target(dataset.windows(steps, [end - horizon + 1 for end in ends]))
     if not len(validation):
         warn_user(

@@ -45,9 +45,8 @@ class Grid:
             if self.freq < 1:  # type: ignore[operator]
                 raise TimestampError(argument="freq", expected="at least 1 for integer timestamps", got=self.freq)
         elif not self._offset.is_on_offset(self.origin):
-            raise TimestampError(
-                f"timestamp {self.origin} does not have frequency {self.freq!r}", argument="freq", hint="change {freq}"
-            )
+            problem = f"timestamp {self.origin} does not have frequency {self.freq!r}"
+            raise TimestampError(problem, argument="freq", hint="change {freq}")
 
     @classmethod
     def of(cls, series: Mapping[Any, Stamps], freq: Any) -> Grid:
@@ -97,18 +96,13 @@ class Grid:
     def positions(self, stamps: Stamps, place: Callable[[int], str], hint: str) -> NDArray[np.int64]:
         """Return the positions of timestamps; raise if one is not on the grid. `place` names a row, for the error."""
         if isinstance(stamps, pd.DatetimeIndex) == isinstance(self.freq, int):
-            raise TimestampError(
-                f"the model was fitted on timestamps such as {self.origin}; these look like {stamps[0]}"
-            )
+            raise TimestampError(f"the model was fitted on timestamps such as {self.origin}, not {stamps[0]}")
         self._check_span(stamps)
         positions, on_grid = self.locate(stamps)
         if not on_grid.all():
             row = int((~on_grid).argmax())
-            raise TimestampError(
-                f"{place(row)}: timestamp {stamps[row]} is not on the grid of frequency {self.freq!r} from "
-                f"{self.origin}",
-                hint=hint,
-            )
+            grid = f"the grid of frequency {self.freq!r} from {self.origin}"
+            raise TimestampError(f"{place(row)}: timestamp {stamps[row]} is not on {grid}", hint=hint)
         return positions
 
     def _check_span(self, stamps: Stamps) -> None:
@@ -119,10 +113,8 @@ class Grid:
         start, end = self.stamps(0, 2)
         steps = (last - first).days // max(1, (end - start).days)
         if steps > max(_MAX_COUNTED_STEPS, _MAX_STEPS_PER_STAMP * len(stamps)):
-            raise TimestampError(
-                f"the timestamps span {first} to {last}, about {steps:,} steps of frequency {self.freq!r}",
-                hint="correct outlying timestamps, or change {freq}",
-            )
+            problem = f"the timestamps span {first} to {last}, about {steps:,} steps of frequency {self.freq!r}"
+            raise TimestampError(problem, hint="correct outlying timestamps, or change {freq}")
 
     def _steps_to(self, stamp: Any) -> int:
         """Return the position of the last timestamp of the grid that is not after `stamp`."""
@@ -160,12 +152,9 @@ def read_timestamps(frame: nw.DataFrame[Any], name: str) -> Stamps:
     if isinstance(column.dtype, nw.Date):
         column = column.cast(nw.Datetime("us"))
     if not isinstance(column.dtype, nw.Datetime):
-        raise TimestampError(
-            f"column {name!r} holds {column.dtype} such as {column.head(1).to_list()[0]!r}",
-            argument="time_col",
-            expected="timestamps, dates or integers",
-            code=f"df[{name!r}] = pd.to_datetime(df[{name!r}])",
-        )
+        problem = f"column {name!r} holds {column.dtype} such as {column.head(1).to_list()[0]!r}"
+        expected, code = "timestamps, dates or integers", f"df[{name!r}] = pd.to_datetime(df[{name!r}])"
+        raise TimestampError(problem, argument="time_col", expected=expected, code=code)
     if column.dtype.time_zone is not None:
         _reject_time_zone(column, column.dtype.time_zone)
     return pd.DatetimeIndex(column.to_numpy())
@@ -197,13 +186,8 @@ def _reject_time_zone(column: nw.Series[Any], zone: Any) -> NoReturn:
         code = f"pd.to_datetime(df[{column.name!r}], utc=True).dt.tz_localize(None)"
     elif column.implementation.is_polars():
         code = f"pl.col({column.name!r}).dt.convert_time_zone('UTC').dt.replace_time_zone(None)"
-    raise TimestampError(
-        f"column {column.name!r} has time zone {zone}, in which days may have 23 or 25 hours",
-        argument="time_col",
-        expected="timestamps without a time zone",
-        hint="convert them to UTC",
-        code=code,
-    )
+    problem = f"column {column.name!r} has time zone {zone}, in which days may have 23 or 25 hours"
+    raise TimestampError(problem, argument="time_col", hint="convert it to UTC without a time zone", code=code)
 
 
 def infer_frequency(series: Mapping[Any, Stamps]) -> str | int:
@@ -216,19 +200,16 @@ def infer_frequency(series: Mapping[Any, Stamps]) -> str | int:
         guesses = _guesses(stamps, name)
         shared = [freq for freq in candidates if freq in guesses] if candidates else guesses
         if not shared:
-            raise TimestampError(
-                f"series {owner!r} has frequency {candidates[0]!r} and series {name!r} has {guesses[0]!r}",
-                hint="fit them separately, or resample them to one {freq}",
-            )
+            problem = f"series {owner!r} has frequency {candidates[0]!r} and series {name!r} has {guesses[0]!r}"
+            raise TimestampError(problem, hint="fit them separately, or resample them to one {freq}")
         if shared[0] not in candidates[:1]:
             owner = name
         candidates = shared
     if not candidates:
         raise TimestampError("no series has three timestamps to infer the frequency from", hint="give {freq}")
     if str(candidates[0]).endswith(("us", "ns")):
-        raise TimestampError(
-            f"the timestamps are {candidates[0]} apart, too close for a calendar", hint="number them 0, 1, 2, ..."
-        )
+        problem = f"the timestamps are {candidates[0]} apart, too close for a calendar"
+        raise TimestampError(problem, hint="number them 0, 1, 2, ...")
     return candidates[0]
 
 
@@ -323,18 +304,13 @@ def _reject_irregular(stamps: Stamps, name: Any, spacing: _Spacing) -> NoReturn:
     usual = distances[counts.argmax()]
     days = {*stamps.day} if isinstance(stamps, pd.DatetimeIndex) else {1}
     if len(days) == 1 and days != {1} and np.diff(stamps).min() > _SHORTEST_MONTH:
-        raise TimestampError(
-            f"{series_prefix(name)}all timestamps fall on day {stamps[0].day} of a month, which no pandas frequency "
-            "does",
-            hint="move them to the first of the month",
-            code="df[time].dt.to_period('M').dt.to_timestamp()",
-        )
+        problem = f"{series_prefix(name)}all timestamps fall on day {stamps[0].day} of a month, as in no frequency"
+        hint, code = "move them to the first of the month", "df[time].dt.to_period('M').dt.to_timestamp()"
+        raise TimestampError(problem, hint=hint, code=code)
     row = int((spacing.distances != usual).argmax())
-    raise TimestampError(
-        f"{series_prefix(name)}irregular timestamps: {stamps[row + 1]} follows {stamps[row]}, but {counts.max()} of "
-        f"{counts.sum()} steps are {spacing.text(int(usual))}",
-        hint="resample the series, or give {freq} if timestamps are only missing",
-    )
+    most = f"{counts.max()} of {counts.sum()} steps are {spacing.text(int(usual))}"
+    problem = f"{series_prefix(name)}irregular timestamps: {stamps[row + 1]} follows {stamps[row]}, but {most}"
+    raise TimestampError(problem, hint="resample the series, or give {freq} if timestamps are only missing")
 
 
 def _reject_dates_as_integers(stamps: Stamps, name: Any, step: int) -> None:
@@ -346,9 +322,9 @@ def _reject_dates_as_integers(stamps: Stamps, name: Any, step: int) -> None:
         if not 1800 <= stamps[0] // in_a_year <= stamps[-1] // in_a_year <= 2200:
             continue
         if pd.to_datetime(pd.Series(stamps).astype(str), format=form, errors="coerce").notna().all():
-            raise TimestampError(
-                f"{series_prefix(name)}the integers {stamps[0]}, {stamps[1]}, ... look like dates written as {example}",
-                argument="time_col",
-                hint="convert them to dates, or give {freq} if they count steps",
-                code=f"pd.to_datetime(df[time], format={form!r})",
+            problem = f"{series_prefix(name)}the integers {stamps[0]}, {stamps[1]}, ... look like dates ({example})"
+            hint, code = (
+                "convert them, or give {freq} if they count steps",
+                f"pd.to_datetime(df[time], format={form!r})",
             )
+            raise TimestampError(problem, argument="time_col", hint=hint, code=code)

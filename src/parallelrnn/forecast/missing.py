@@ -44,17 +44,14 @@ class MissingValues:
         count = int((~observed).sum())
         if count and self.policy == "error":
             row, column = np.argwhere(~observed)[0].tolist()
-            raise TableError(
-                f"series {name!r}: {keys[column]!r} is missing at {stamp(start + row)}; {count} missing in all",
-                hint="fill them, or set {missing} to 'interpolate'",
-            )
+            problem = f"series {name!r}: {keys[column]!r} is missing at {stamp(start + row)}; {count} missing in all"
+            raise TableError(problem, hint="fill them, or set {missing} to 'interpolate'")
         if count:
             self.filled[name] = count
         for column, known, key in zip(table.T, observed.T, keys, strict=True):
             if not known.any():
-                raise TableError(
-                    f"series {name!r}: every value of {key!r} is missing", hint="drop the column or the series"
-                )
+                hint = "drop the column or the series"
+                raise TableError(f"series {name!r}: every value of {key!r} is missing", hint=hint)
             if not known.all():
                 self.with_gaps[key] = None
                 rows = np.flatnonzero(known)

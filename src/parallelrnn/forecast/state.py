@@ -87,12 +87,11 @@ class ForecasterState:
             full = max(1, min(dataset.lookback, len(series)))  # looks back as far as the window at the end
             first.append(max(full, (0 if row < 0 else self.trained_until[row]) - series.position))
         residuals = calibration_residuals(self.network, dataset, self.median_index, first)
-        return Calibration.cat(
-            [
-                Calibration.of([own]) if are_enough(own) else self.calibration.rows([row])
-                for row, own in zip(index, residuals, strict=True)
-            ]
-        )
+        each = [
+            Calibration.of([own]) if are_enough(own) else self.calibration.rows([row])
+            for row, own in zip(index, residuals, strict=True)
+        ]
+        return Calibration(torch.cat([own.table for own in each]), torch.cat([own.counts for own in each]))
 
     @torch.no_grad()
     def forecast(
