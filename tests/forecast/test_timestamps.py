@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import datetime
-import re
 from typing import Any
 
 import numpy as np
@@ -10,10 +9,10 @@ import polars as pl
 import pytest
 
 from parallelrnn.errors import TimestampError
-from parallelrnn.forecast.data import read_panel
-from parallelrnn.forecast.grid import Grid
-from parallelrnn.forecast.panel import Panel
+from parallelrnn.forecast.data import Panel, read_panel
+from parallelrnn.forecast.frequency import Grid
 from tests.forecast.small import LONG, ONE, assert_same, hours, one_series
+from tests.support import raises
 
 
 @pytest.mark.parametrize("freq", ["ms", "15min", "h", "D", "B", "W-WED", "MS", "QE-DEC", "YS-JAN"])
@@ -37,78 +36,66 @@ def test_a_frequency_given_in_other_words(given: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("freq", "stamps", "words"),
+    ("freq", "stamps", "facts"),
     [
-        (
-            "D",
-            hours(),
-            "row 1: the time stamp 2024-02-27 01:00:00 is not one of frequency 'D' from 2024-02-27 00:00:00",
-        ),
-        ("MS", hours(), "the time stamp 2024-02-27 00:00:00 is not one of frequency 'MS'; give another by freq="),
-        (
-            "B",
-            pd.date_range("2024-03-01", periods=4),
-            "row 1: the time stamp 2024-03-02 00:00:00 .* frequency 'B' from",
-        ),
-        ("W", pd.date_range("2024-03-04", periods=4, freq="7D"), "time stamp 2024-03-04 00:00:00 .* 'W-SUN'; give"),
-        ("2h", hours(), "row 1: .* resample the series to one frequency, or give another by freq="),
-        (1, hours(), "expected a frequency of pandas such as 'h', 'D' or 'MS' for such time stamps, got 1"),
-        ("h", [1, 2, 3], "expected a whole number of steps for such time stamps, got 'h'"),
-        (1.0, [1, 2, 3], "expected a whole number of steps for such time stamps, got 1.0"),
-        (True, [1, 2, 3], "expected a whole number of steps for such time stamps, got True"),
-        (2, [1, 2, 3], "row 1: the time stamp 2 is not one of frequency 2 from 1 on"),
-        (0, [1, 2, 3], "expected at least 1"),
-        (-1, [3, 2, 1], "expected at least 1"),
-        ("QS-FOO", hours(), f"freq 'QS-FOO' is not one of pandas {re.escape(pd.__version__)}"),
+        ("D", hours(), ["row 1", "2024-02-27 01:00:00", "'D'", "from 2024-02-27 00:00:00"]),
+        ("MS", hours(), ["2024-02-27 00:00:00", "'MS'", "freq="]),
+        ("B", pd.date_range("2024-03-01", periods=4), ["row 1", "2024-03-02 00:00:00", "'B'"]),
+        ("W", pd.date_range("2024-03-04", periods=4, freq="7D"), ["2024-03-04 00:00:00", "'W-SUN'"]),
+        ("2h", hours(), ["row 1", "freq="]),
+        (2, [1, 2, 3], ["row 1", "timestamp 2", "from 1"]),
     ],
 )
-def test_a_given_frequency_that_does_not_fit(freq: Any, stamps: Any, words: str) -> None:
-    with pytest.raises(TimestampError, match=words):
+def test_timestamps_that_do_not_have_the_given_frequency(freq: Any, stamps: Any, facts: list[str]) -> None:
+    with raises(TimestampError, *facts):
+        read_panel(one_series(stamps), ONE, freq=freq)
+
+
+@pytest.mark.parametrize(
+    ("freq", "stamps"),
+    [(1, hours()), ("h", [1, 2, 3]), (1.0, [1, 2, 3]), (True, [1, 2, 3]), (0, [1, 2, 3]), (-1, [3, 2, 1])],
+)
+def test_a_frequency_of_the_wrong_kind(freq: Any, stamps: Any) -> None:
+    with raises(TimestampError, argument="freq", got=freq):
         read_panel(one_series(stamps), ONE, freq=freq)
 
 
 @pytest.mark.parametrize("freq", ["hourly", "", "us", "0h", "-1h"])
-def test_a_given_frequency_that_is_none(freq: str) -> None:
-    with pytest.raises(ValueError, match=f"freq '{freq}' is not known; use a frequency of pandas such as"):
+def test_a_frequency_that_is_none(freq: str) -> None:
+    with raises(ValueError, repr(freq)):
         read_panel(one_series(hours()), ONE, freq=freq)
 
 
-def test_a_frequency_of_the_old_names_is_explained() -> None:
-    if pd.__version__ < "3":
-        pytest.skip("pandas still knows the old names")
-    with pytest.raises(TimestampError, match=r"freq 'H' is not one of pandas .*Did you mean h\?"):
-        read_panel(one_series(hours()), ONE, freq="H")
+def test_a_frequency_that_pandas_rejects() -> None:
+    with raises(TimestampError, pd.__version__, argument="freq", got="QS-FOO"):
+        read_panel(one_series(hours()), ONE, freq="QS-FOO")
+    if pd.__version__ >= "3":
+        with raises(TimestampError, "Did you mean h?", argument="freq", got="H"):
+            read_panel(one_series(hours()), ONE, freq="H")
 
 
-def test_stamps_too_close_for_a_calendar() -> None:
-    stamps = pd.date_range("2024-01-01", periods=9, freq="500us")
-    with pytest.raises(
-        TimestampError, match=r"500us apart, too close for a calendar; number them 0, 1, 2, \.\.\. instead"
-    ):
-        read_panel(one_series(stamps), ONE)
+def test_timestamps_too_close_for_a_calendar() -> None:
+    with raises(TimestampError, "500us"):
+        read_panel(one_series(pd.date_range("2024-01-01", periods=9, freq="500us")), ONE)
 
 
-def test_series_of_two_frequencies_are_refused() -> None:
+def test_series_of_two_frequencies_are_rejected() -> None:
     daily = pd.date_range("2024-02-27", periods=5)
     table = one_series([*hours(5), *daily], unique_id=["a"] * 5 + ["b"] * 5)
-    with pytest.raises(
-        TimestampError, match="series 'a' has a frequency of 'h' and series 'b' of 'D'; fit them apart, or"
-    ):
+    with raises(TimestampError, "'a'", "'h'", "'b'", "'D'"):
         read_panel(table, LONG)
 
 
 def test_series_of_one_frequency_that_are_not_on_one_grid() -> None:
     later = hours(5, "2024-02-27 00:30")
     table = one_series([*hours(5), *later], unique_id=["a"] * 5 + ["b"] * 5)
-    with pytest.raises(
-        TimestampError, match="series 'b', row 5: the time stamp 2024-02-27 00:30:00 is not one of frequency 'h' from"
-    ):
+    with raises(TimestampError, "series 'b', row 5", "2024-02-27 00:30:00", "'h'"):
         read_panel(table, LONG)
 
 
 @pytest.mark.parametrize("dtype", ["int64", "int16", "uint64", "Int64", "int32[pyarrow]"])
 @pytest.mark.parametrize("step", [1, 5])
-def test_whole_numbers_as_time(dtype: str, step: int) -> None:
+def test_integers_as_time(dtype: str, step: int) -> None:
     table = one_series(pd.array(np.arange(10, 10 + 9 * step, step), dtype=dtype)).drop([3, 6])
     for one in (table, pl.from_pandas(table)):
         panel = read_panel(one, ONE)
@@ -119,11 +106,9 @@ def test_whole_numbers_as_time(dtype: str, step: int) -> None:
         assert panel.grid.stamps(9, 2).tolist() == [10 + 9 * step, 10 + 10 * step]
 
 
-def test_whole_numbers_that_read_like_months_count_only_if_one_says_so() -> None:
+def test_integers_that_read_like_months_count_only_if_one_says_so() -> None:
     table = one_series([202011, 202012, 202101, 202102])
-    with pytest.raises(
-        TimestampError, match=r"202011, 202012, \.\.\. in the time column read like dates written as 202001"
-    ):
+    with raises(TimestampError, "202011, 202012", "202001"):
         read_panel(table, ONE)
     assert len(read_panel(table, ONE, freq=1).series[0]) == 92
 
@@ -162,12 +147,9 @@ def test_texts_of_iso_8601_are_time_stamps(texts: list[str], dtype: Any) -> None
     ],
 )
 @pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame])
-def test_other_texts_are_refused_and_not_guessed(texts: list[str], library: Any) -> None:
+def test_other_texts_are_rejected_and_not_guessed(texts: list[str], library: Any) -> None:
     row = 1 if texts[0] == "2020-01-01" else 0
-    words = (
-        f"row {row}: {texts[row]!r} in the time column 'ds' is no time stamp such as 2020-01-31 or 2020-01-31 12:00; "
-    )
-    with pytest.raises(TimestampError, match=re.escape(words) + ".*pd.to_datetime"):
+    with raises(TimestampError, f"row {row}", "'ds'", "pd.to_datetime", argument="time_col", got=texts[row]):
         read_panel(library({"ds": texts, "y": [1.0, 2.0, 3.0]}), ONE)
 
 
@@ -199,14 +181,12 @@ def test_dates_that_nanoseconds_do_not_reach(freq: str, start: str, library: Any
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
-def test_time_zones_are_refused_with_the_remedy(zone: str) -> None:
+def test_time_zones_are_rejected_with_a_remedy(zone: str) -> None:
     table = one_series(hours().tz_localize("UTC").tz_convert(zone))
     other = pl.from_pandas(table)
-    with pytest.raises(TimestampError, match=f"time column 'ds' has the time zone {zone}; .*pandas: .dt.tz_convert"):
+    with raises(TimestampError, "'ds'", zone, ".dt.tz_convert", argument="time_col"):
         read_panel(table, ONE)
-    with pytest.raises(
-        TimestampError, match=f"time column 'ds' has the time zone {zone}; .*polars: .dt.convert_time_zone"
-    ):
+    with raises(TimestampError, "'ds'", zone, ".dt.convert_time_zone", argument="time_col"):
         read_panel(other, ONE)
     remedied = table.assign(ds=table["ds"].dt.tz_convert("UTC").dt.tz_localize(None))
     plain = pl.col("ds").dt.convert_time_zone("UTC").dt.replace_time_zone(None)
@@ -216,30 +196,26 @@ def test_time_zones_are_refused_with_the_remedy(zone: str) -> None:
 
 @pytest.mark.parametrize("offsets", [["Z"] * 3, ["+01:00"] * 3, ["+01:00", "+02:00", "+02:00"], ["", "Z", "Z"]])
 @pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame])
-def test_time_zones_in_texts_are_refused_with_the_remedy(offsets: list[str], library: Any) -> None:
+def test_time_zones_in_texts_are_rejected_with_a_remedy(offsets: list[str], library: Any) -> None:
     texts = [f"2020-01-01T0{hour}:00{offset}" for hour, offset in enumerate(offsets)]
-    with pytest.raises(
-        TimestampError, match=r"'ds' has the time zone .*pd.to_datetime\(..., utc=True\).dt.tz_localize\(None\)"
-    ):
+    with raises(TimestampError, code="pd.to_datetime(df['ds'], utc=True).dt.tz_localize(None)", argument="time_col"):
         read_panel(library({"ds": texts, "y": [1.0, 2.0, 3.0]}), ONE)
 
 
 @pytest.mark.parametrize(
-    ("times", "words"),
+    ("times", "fact"),
     [
-        ([1.0, 2.0, 3.0], "holds Float64 such as 1.0"),
-        ([True, False, True], "holds Boolean such as True"),
-        (pd.Series([1, 2, 3], dtype=object), "holds Object such as 1"),
-        (pd.Series([1.5, "2020-01-01", datetime.date(2020, 1, 1)], dtype=object), "holds Object such as 1.5"),
-        (pd.Categorical(["2020-01-01", "2020-01-02", "2020-01-03"]), "holds Categorical such as '2020-01-01'"),
-        (pd.period_range("2020-01", periods=3, freq="M"), r"holds Unknown such as Period\('2020-01', 'M'\)"),
-        (pd.to_timedelta([1, 2, 3], "h"), "holds Duration"),
+        ([1.0, 2.0, 3.0], "Float64 such as 1.0"),
+        ([True, False, True], "Boolean such as True"),
+        (pd.Series([1, 2, 3], dtype=object), "Object such as 1"),
+        (pd.Series([1.5, "2020-01-01", datetime.date(2020, 1, 1)], dtype=object), "Object such as 1.5"),
+        (pd.Categorical(["2020-01-01", "2020-01-02", "2020-01-03"]), "Categorical such as '2020-01-01'"),
+        (pd.period_range("2020-01", periods=3, freq="M"), "Unknown such as Period('2020-01', 'M')"),
+        (pd.to_timedelta([1, 2, 3], "h"), "Duration"),
     ],
 )
-def test_other_kinds_of_time_are_refused(times: Any, words: str) -> None:
-    with pytest.raises(
-        TimestampError, match=f"the time column 'ds' {words}.*; expected time stamps, dates or whole numbers"
-    ):
+def test_other_kinds_of_time_are_rejected(times: Any, fact: str) -> None:
+    with raises(TimestampError, "'ds'", fact, argument="time_col"):
         read_panel(one_series(times), ONE)
 
 
@@ -247,10 +223,8 @@ def test_other_kinds_of_time_are_refused(times: Any, words: str) -> None:
 @pytest.mark.parametrize(
     "times", [["2020-01-01", None, "2020-01-03"], [datetime.datetime(2020, 1, 1), None, datetime.datetime(2020, 1, 3)]]
 )
-def test_an_empty_time_is_refused(library: Any, times: list[Any]) -> None:
-    with pytest.raises(
-        TimestampError, match="row 1: the time column 'ds' is empty there; fill it, or leave the row out"
-    ):
+def test_an_empty_time_is_rejected(library: Any, times: list[Any]) -> None:
+    with raises(TimestampError, "row 1", "'ds'"):
         read_panel(library({"ds": times, "y": [1.0, 2.0, 3.0]}), ONE)
 
 
@@ -277,25 +251,16 @@ def test_a_second_panel_needs_no_three_stamps() -> None:
 @pytest.mark.parametrize(
     ("freq", "stray"), [("h", "2024-01-05 00:30"), ("D", "2023-12-05 12:00"), ("B", "2024-03-02"), ("MS", "2023-05-02")]
 )
-def test_a_stamp_off_the_grid_of_the_first_is_refused(freq: str, stray: str) -> None:
+def test_a_stamp_off_the_grid_of_the_first_is_rejected(freq: str, stray: str) -> None:
     grid = fitted_on(freq).grid
     stamps = [*grid.stamps(0, 3), pd.Timestamp(stray)]
-    words = (
-        f"row 3: the time stamp {pd.Timestamp(stray)} is not one of frequency '{freq}' from 2024-01-01 00:00:00 on; "
-    )
-    with pytest.raises(
-        TimestampError, match=words + "resample the series to the frequency that the model was fitted on"
-    ):
+    with raises(TimestampError, "row 3", pd.Timestamp(stray), f"'{freq}'", "from 2024-01-01 00:00:00"):
         read_panel(one_series(stamps), ONE, grid=grid)
 
 
-def test_stamps_of_another_kind_than_the_first_are_refused() -> None:
+def test_stamps_of_another_kind_than_the_first_are_rejected() -> None:
     grid = fitted_on("h").grid
-    with pytest.raises(
-        TimestampError, match="fitted on time stamps such as 2024-01-01 00:00:00, and these are such as 5"
-    ):
+    with raises(TimestampError, "2024-01-01 00:00:00", "5"):
         read_panel(one_series([5, 6, 7]), ONE, grid=grid)
-    with pytest.raises(
-        TimestampError, match="fitted on time stamps such as 3, and these are such as 2024-02-27 00:00:00"
-    ):
+    with raises(TimestampError, "3", "2024-02-27 00:00:00"):
         read_panel(one_series(hours()), ONE, grid=Grid(1, 3))
