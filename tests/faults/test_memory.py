@@ -13,8 +13,8 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from parallelrnn import Forecaster
 import parallelrnn
+from parallelrnn import Forecaster
 from parallelrnn.cli.app import app
 from parallelrnn.errors import is_out_of_memory
 from parallelrnn.io import load_model

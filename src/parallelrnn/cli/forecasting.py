@@ -245,8 +245,8 @@ def _guessed(*guesses: str) -> str:
 
 def _load(model: Path) -> Forecaster:
     from parallelrnn import Forecaster
-    from parallelrnn.training.checkpoint import FILE
     from parallelrnn.io import has_model
+    from parallelrnn.training.checkpoint import FILE
 
     if (model / FILE).exists() and not has_model(model):
         hint = "run the same parallelrnn fit again with --resume"
