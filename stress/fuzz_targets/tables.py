@@ -11,8 +11,7 @@ import pandas as pd
 
 from fuzz_targets.target import Target
 from parallelrnn import Forecaster
-from parallelrnn.cli.dates import read_dates
-from parallelrnn.cli.tables import read_table, understand
+from parallelrnn.cli.tables import infer_layout, read_table, with_times
 
 _KINDS = (".csv", ".tsv", ".csv.gz")
 
@@ -51,10 +50,9 @@ def _read(data: bytes, path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the command prints them
         frame = read_table(path)
-        layout = understand(frame, None, None, (), ())
+        layout = infer_layout(frame, None, None, (), ())
         used = [name for name in (layout.id, layout.time, *layout.targets) if name is not None]
-        dated, _ = read_dates(frame[used], layout.time, None)
-        Forecaster(2, 4).read(dated, **layout.arguments())
+        Forecaster(2, 4).read(with_times(frame[used], layout.time, None), **layout.arguments())
 
 
 TARGETS = [

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from parallelrnn.cli import reproduce as commands
+from parallelrnn.cli import doctor
 from parallelrnn.cli.app import app
 from parallelrnn.lab.experiments import adding
 from parallelrnn.lab.experiments.registry import TITLES
@@ -53,7 +53,7 @@ def test_runs_and_resumes(tmp_path: Path) -> None:
 
 
 def test_a_missing_package_is_reported_once_and_before_any_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commands, "find_spec", lambda name: None)
+    monkeypatch.setattr(doctor, "missing_packages", lambda: {"lab": ["pooch"]})
     told = tiny(tmp_path / "results", "--replicates", "10")
     assert told.exit_code == 3
     assert told.output.count("pooch") == 1

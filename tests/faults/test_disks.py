@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import parallelrnn
 from parallelrnn import Forecaster
-from parallelrnn.cli import forecasting
 from parallelrnn.cli.app import app
 from parallelrnn.io import os_error_sentence, write_text
 from parallelrnn.lab import runs
@@ -85,7 +85,7 @@ def test_the_command_says_so_and_the_model_before_is_there(tmp_path: Path, monke
     hourly(ids=("a",)).to_csv(data, index=False)
     quick(max_epochs=1).fit(hourly()).save(model)
     before = {file.name: file.read_bytes() for file in model.iterdir()}
-    monkeypatch.setattr(forecasting, "Forecaster", lambda horizon, lookback, **options: quick(horizon, 48, **options))
+    monkeypatch.setattr(parallelrnn, "Forecaster", lambda horizon, lookback, **options: quick(horizon, 48, **options))
     with no_file_longer_than(5000):
         result = CliRunner().invoke(app, ["fit", str(data), "--horizon", "3", "--out", str(model)])
     assert result.exit_code == 3, result.output
@@ -98,7 +98,7 @@ def test_where_nothing_can_be_written_is_said_before_training(tmp_path: Path, mo
     data = tmp_path / "series.csv"
     hourly(ids=("a",)).to_csv(data, index=False)
     made = quick(12)
-    monkeypatch.setattr(forecasting, "Forecaster", lambda horizon, lookback, **options: made)
+    monkeypatch.setattr(parallelrnn, "Forecaster", lambda horizon, lookback, **options: made)
     monkeypatch.setattr("parallelrnn.training.trainer.Trainer._step", lambda trainer: pytest.fail("it trained"))
     result = CliRunner().invoke(app, ["fit", str(data), "--horizon", "12", "--out", str(data / "model"), "--resume"])
     assert result.exit_code == 3, result.output

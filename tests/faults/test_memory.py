@@ -13,8 +13,8 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+import parallelrnn
 from parallelrnn import Forecaster
-from parallelrnn.cli import forecasting
 from parallelrnn.cli.app import app
 from parallelrnn.errors import is_out_of_memory
 from parallelrnn.io import load_model
@@ -69,7 +69,7 @@ def test_a_fit_that_is_too_large_ends_with_a_sentence_and_the_model_before_is_th
     expected = quick(max_epochs=1).fit(hourly()).save(model)
     before = {file.name: file.read_bytes() for file in expected.iterdir()}
     wide = {"hidden_size": 100_000_000}  # whose weights take more than a gigabyte
-    monkeypatch.setattr(forecasting, "Forecaster", lambda horizon, _, **options: quick(horizon, **wide, **options))
+    monkeypatch.setattr(parallelrnn, "Forecaster", lambda horizon, _, **options: quick(horizon, **wide, **options))
     with no_more_memory_than(256 << 20):
         result = CliRunner().invoke(app, ["fit", str(data), "--horizon", "3", "--out", str(model)])
     assert result.exit_code == 6, result.output

@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from parallelrnn.forecast.panel import Series
 from utilsforecast.losses import mae, mse, quantile_loss
 
 from parallelrnn import Forecaster
 from parallelrnn.errors import ArgumentError, CheckpointError, TrainingError
-from parallelrnn.forecast.panel import Series
 from parallelrnn.forecast.windows import Batch, CovariateScale, Profile, Sequences
 from parallelrnn.sequence.data import SequenceBatch
 from parallelrnn.training import trainer as training

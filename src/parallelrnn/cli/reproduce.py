@@ -5,21 +5,25 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
-from parallelrnn.cli.refusals import refusals
+from parallelrnn.cli.errors import exit_on_error
+from parallelrnn.errors import MissingPackageError
 from parallelrnn.lab.experiments.experiment import ExperimentError
 from parallelrnn.lab.experiments.registry import EXPERIMENTS, TITLES
 
 if TYPE_CHECKING:
     from parallelrnn.lab.executors import Event, Progress
 
-app = typer.Typer(no_args_is_help=True, help="Run the experiments of the paper (arXiv 2605.02692) and show results.")
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Run the experiments of the paper (arXiv 2605.02692) and show results.",
+)
 
 Results = Annotated[Path, typer.Option("--results", help="Folder of results; runs that are in it are not run again.")]
 _SHOWN_METRICS = ("mse", "mae", "accuracy", "distance", "epochs", "2 total median", "torch.nn.RNN total median")
@@ -75,7 +79,7 @@ def _command(name: str) -> Callable[..., None]:
             if text is not None:
                 chosen[key] = _split(text)
         changed = {key: texts[-1] for key, texts in _parse_pairs("--set", changes).items()}
-        with refusals():
+        with exit_on_error():
             from parallelrnn.lab.executors import parse_duration, run_jobs
 
             jobs = EXPERIMENTS[name].jobs(chosen, changed, replicates)
@@ -111,12 +115,12 @@ for _name in TITLES:
 
 def _check_installed() -> None:
     """Raise before hundreds of runs fail for the same reason."""
-    from parallelrnn.cli.doctor import EXTRAS
+    from parallelrnn.cli.doctor import missing_packages
 
-    missing = [package for package in EXTRAS["datasets"] if find_spec(package) is None]
+    missing = missing_packages()["lab"]
     if missing:
-        raise ExperimentError(
-            f"reproduce needs {missing[0]}, which is not installed", hint="pip install 'parallelrnn[reproduce]'"
+        raise MissingPackageError(
+            f"reproduce needs {missing[0]}, which is not installed", hint="pip install 'parallelrnn[lab]'"
         )
 
 
@@ -188,7 +192,7 @@ def status(results: Results = Path("results")) -> None:
 
     Example: parallelrnn reproduce status
     """
-    with refusals():
+    with exit_on_error():
         from rich.console import Console
 
         from parallelrnn.lab.runs import RunStore
@@ -247,7 +251,7 @@ def tables(
 
     Example: parallelrnn reproduce tables docs README.md --out results/README.md --figures figures
     """
-    with refusals():
+    with exit_on_error():
         from parallelrnn.io import write_text
         from parallelrnn.lab.tables import marked_documents, renew_tables
 

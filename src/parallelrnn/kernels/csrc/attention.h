@@ -41,7 +41,7 @@ static INLINE vec larger(vec a, vec b) { return choose(a < b, b, a); } /* NaN in
 /* Some heads of one row of (..., heads * width): lane i of part d is number d of head first + i; none is zero. */
 #define spread NAME(spread)
 static INLINE void spread(const REAL *row, int64_t first, int64_t heads, int width, vec *parts) {
-    REAL lanes[MOST_WIDTH][LANES];
+    REAL lanes[MAX_WIDTH][LANES];
     const int64_t count = heads - first < LANES ? heads - first : LANES;
     for (int d = 0; d < width; d++)
         for (int64_t i = 0; i < LANES; i++) lanes[d][i] = i < count ? row[(first + i) * width + d] : 0;
@@ -91,7 +91,7 @@ static INLINE void NAME(attend_forward)(
     const vec factor = broadcast((REAL)call->factor);
     for (int64_t i = 0; i < call->queries; i++) {
         const int64_t row = b * call->queries + i;
-        vec q[MOST_WIDTH], sums[MOST_WIDTH], total = broadcast(0), top = broadcast(-INFINITY);
+        vec q[MAX_WIDTH], sums[MAX_WIDTH], total = broadcast(0), top = broadcast(-INFINITY);
         spread((const REAL *)call->q + row * size, first, call->heads, width, q);
         for (int d = 0; d < width; d++) q[d] *= factor, sums[d] = broadcast(0);
         for (int64_t j = 0; j < seen->count; j++) {
@@ -120,7 +120,7 @@ static INLINE void NAME(attend_backward)(
     for (int64_t j = 0; j < seen->count * width; j++) seen->grad_keys[j] = seen->grad_values[j] = broadcast(0);
     for (int64_t i = 0; i < call->queries; i++) {
         const int64_t row = b * call->queries + i;
-        vec q[MOST_WIDTH], grad[MOST_WIDTH], output[MOST_WIDTH], grad_q[MOST_WIDTH], top, inverse;
+        vec q[MAX_WIDTH], grad[MAX_WIDTH], output[MAX_WIDTH], grad_q[MAX_WIDTH], top, inverse;
         spread((const REAL *)call->q + row * size, first, call->heads, width, q);
         spread((const REAL *)call->grad_output + row * size, first, call->heads, width, grad);
         spread((const REAL *)call->output + row * size, first, call->heads, width, output);

@@ -21,7 +21,7 @@
 #define IS_DOUBLE 0
 #define SUFFIX _float
 #include "kernels.h"
-#include "limits.h"
+#include "machine_peak.h"
 #undef REAL
 #undef INTEGER
 #undef LANES

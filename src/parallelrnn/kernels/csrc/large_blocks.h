@@ -176,7 +176,7 @@ static INLINE void NAME(large_backward_rows)(const backward_call *call, const ma
 static void NAME(large_forward_task)(const forward_call *call, const matrices *w, task task, vec *room) {
     const chunk *c = &call->chunk;
     const int64_t width = c->num_blocks * c->block_size, from = task.part * c->block_size, to = task.part_end * c->block_size;
-    row rows[MOST_ROWS];
+    row rows[MAX_ROWS];
     for (tile tile = first_tile(task, width * sizeof(REAL)); tile.begin < tile.end; tile = next_tile(tile, task)) {
         for (int64_t s = 0; s < c->steps; s++) {
             const int count = NAME(forward_tile)(call, c->reverse ? c->steps - 1 - s : s, tile, from, to, GATES_OF(c->mode), rows);
@@ -198,7 +198,7 @@ static void NAME(large_backward_task)(const backward_call *call, const matrices 
                                       REAL *gradients) {
     const chunk *c = &call->chunk;
     const int64_t width = c->num_blocks * c->block_size, from = task.part * c->block_size, to = task.part_end * c->block_size;
-    row rows[MOST_ROWS];
+    row rows[MAX_ROWS];
     for (tile tile = first_tile(task, width * sizeof(REAL)); tile.begin < tile.end; tile = next_tile(tile, task))
         for (int64_t s = c->steps - 1; s >= 0; s--) {
             const int count = NAME(backward_tile)(call, c->reverse ? c->steps - 1 - s : s, tile, from, to, GATES_OF(c->mode), rows);

@@ -42,7 +42,7 @@ typedef struct {
 
 /* Attention of narrow heads: q and output (B, queries, heads * width), k and v (B, keys, heads * width), contiguous.
  * Backward where there is a grad_output. */
-#define MOST_WIDTH 4
+#define MAX_WIDTH 4
 typedef struct {
     int64_t batch, queries, keys, heads, width;
     int64_t threads;
@@ -61,7 +61,7 @@ typedef struct {
     int (*forward[2])(const forward_call *);
     int (*backward[2])(const backward_call *);
     int (*attention[2])(const attention_call *);
-    void (*limits[3])(int64_t, int32_t, float *); /* work to measure the machine by: see limits.h */
+    void (*peak_work[3])(int64_t, int32_t, float *); /* work to measure the machine by: see machine_peak.h */
 } instruction_set;
 
 #endif

@@ -236,7 +236,7 @@ static INLINE void NAME(small_forward_task)(const forward_call *call, const pack
     const int64_t width = c->num_blocks * c->block_size;
     const int64_t full = task.part_end < w->full ? task.part_end : w->full > task.part ? w->full : task.part;
     const int64_t from = task.part * w->units, to = task.part_end == w->vectors ? width : task.part_end * w->units;
-    row rows[MOST_ROWS];
+    row rows[MAX_ROWS];
     for (tile tile = first_tile(task, width * sizeof(REAL)); tile.begin < tile.end; tile = next_tile(tile, task)) {
         for (int64_t s = 0; s < c->steps; s++) {
             const int count = NAME(forward_tile)(call, c->reverse ? c->steps - 1 - s : s, tile, from, to, gates, rows);
@@ -261,7 +261,7 @@ static INLINE void NAME(small_backward_task)(const backward_call *call, const pa
     const int64_t full = task.part_end < w->full ? task.part_end : w->full > task.part ? w->full : task.part;
     const int64_t from = task.part * w->units, to = task.part_end == w->vectors ? width : task.part_end * w->units;
     const int64_t size = (task.part_end - task.part) * w->record;
-    row rows[MOST_ROWS];
+    row rows[MAX_ROWS];
     memset(sums, 0, size * sizeof *sums);
     memset(totals, 0, size * sizeof *totals);
     for (tile tile = first_tile(task, width * sizeof(REAL)); tile.begin < tile.end; tile = next_tile(tile, task)) {

@@ -51,14 +51,14 @@ static inline task take(const chunk *c, int64_t parts, division d, int64_t index
 
 /* Rows that a task takes through all steps together: enough that they need not wait for each other, few enough that
  * their states stay in the first-level cache. */
-#define MOST_ROWS 64
+#define MAX_ROWS 64
 typedef struct {
     int64_t begin, end;
 } tile;
 
 static inline tile first_tile(task task, int64_t row_bytes) {
     int64_t rows = 8192 / row_bytes;
-    rows = rows < 4 ? 4 : rows > MOST_ROWS ? MOST_ROWS : rows;
+    rows = rows < 4 ? 4 : rows > MAX_ROWS ? MAX_ROWS : rows;
     return (tile){task.row, task.row + rows < task.row_end ? task.row + rows : task.row_end};
 }
 

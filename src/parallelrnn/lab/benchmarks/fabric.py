@@ -46,9 +46,9 @@ class Bare:
         """Compute gradients."""
         loss.backward()
 
-    def clip_gradients(self, network: nn.Module, optimizer: torch.optim.Optimizer, max_norm: float) -> None:
+    def clip_gradients(self, network: nn.Module, optimizer: torch.optim.Optimizer, **options: Any) -> None:
         """Clip to a norm."""
-        nn.utils.clip_grad_norm_(network.parameters(), max_norm, error_if_nonfinite=True)
+        nn.utils.clip_grad_norm_(network.parameters(), **options)
 
 
 def compare(cell: str, shape: tuple[int, int], options: dict[str, Any], rounds: int) -> dict[str, list[float]]:

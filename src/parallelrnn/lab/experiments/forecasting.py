@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from parallelrnn.forecast.baselines import NLinear
+from parallelrnn.forecast.evaluation import NLinear
 from parallelrnn.lab.datasets import Table, load_table
 from parallelrnn.lab.experiments.experiment import Experiment, ExperimentError, Outcome, Workspace, reset_unused
 from parallelrnn.lab.experiments.feature_types import first_layer_features, types_of
