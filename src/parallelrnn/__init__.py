@@ -1,5 +1,9 @@
-"""ParaRNN (arXiv 2605.02692): recurrent layers made of small blocks that run side by side and can be read."""
+"""ParaRNN (arXiv 2605.02692): recurrent layers made of small, interpretable blocks that run in parallel.
 
+Everything here is imported on first use, so that `import parallelrnn` is fast.
+"""
+
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -27,8 +31,7 @@ if TYPE_CHECKING:
         WaveDecoder,
         from_torch,
     )
-    from parallelrnn.sequence.classifier import SequenceClassifier
-    from parallelrnn.sequence.regressor import SequenceRegressor
+    from parallelrnn.sequence.api import SequenceClassifier, SequenceRegressor
 
     __version__: str
 
@@ -56,41 +59,48 @@ __all__ = [
     "report",
 ]
 
-# Names are imported when they are first used, so that importing the package does not take as long as importing torch.
-_ESTIMATORS = {  # where each estimator is, and the extra that installs what it needs
+_ESTIMATORS = {  # the module of each, and the extra that it needs
     "Forecaster": ("forecast.api", "forecast"),
-    "SequenceClassifier": ("sequence.classifier", "sequences"),
-    "SequenceRegressor": ("sequence.regressor", "sequences"),
+    "SequenceClassifier": ("sequence.api", "sequences"),
+    "SequenceRegressor": ("sequence.api", "sequences"),
 }
 
 
 def __getattr__(name: str) -> Any:
+    """Import a public name or a package on first use."""
     if name == "__version__":
         from importlib.metadata import version
 
-        return version("parallelrnn")
-    if name in ("errors", "interpret", "kernels", "nn"):
-        return import_module(f"parallelrnn.{name}")
+        return version(__name__)
+    if name in ("errors", "interpret", "io", "kernels", "nn"):
+        return import_module(f"{__name__}.{name}")
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name in _ESTIMATORS:
         value = _import_estimator(name)
     else:
-        layers = vars(import_module("parallelrnn.nn"))
-        value = layers[name] if name in layers else getattr(import_module("parallelrnn.interpret"), name)
+        nn = import_module(f"{__name__}.nn")
+        value = getattr(nn if name in nn.__all__ else import_module(f"{__name__}.interpret"), name)
     globals()[name] = value
     return value
 
 
 def _import_estimator(name: str) -> Any:
-    """Import an estimator; where a package is missing, name the extra that installs it."""
     module, extra = _ESTIMATORS[name]
     try:
-        return getattr(import_module(f"parallelrnn.{module}"), name)
+        return getattr(import_module(f"{__name__}.{module}"), name)
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.startswith("parallelrnn"):
+        if error.name is None or error.name.startswith(__name__):
             raise
         from parallelrnn.errors import MissingPackageError
 
-        problem = f"{name} needs {error.name}, which is not installed"
-        raise MissingPackageError(problem, hint=f"pip install 'parallelrnn[{extra}]'") from error
+        problem, hint = f"{name} needs {error.name}, which is not installed", f"pip install 'parallelrnn[{extra}]'"
+        raise MissingPackageError(problem, hint=hint) from error
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+if "torch" in sys.modules:
+    import_module("parallelrnn.kernels")  # registers the operators, which programs from torch.export need
