@@ -33,8 +33,7 @@ if TYPE_CHECKING:
         WaveDecoder,
         from_torch,
     )
-    from parallelrnn.sequence.classifier import SequenceClassifier
-    from parallelrnn.sequence.regressor import SequenceRegressor
+    from parallelrnn.sequence.api import SequenceClassifier, SequenceRegressor
 
     __version__: str
 
@@ -64,8 +63,8 @@ __all__ = [
 
 _ESTIMATORS = {  # the module of each, and the extra that it needs
     "Forecaster": ("forecast.api", "forecast"),
-    "SequenceClassifier": ("sequence.classifier", "sequences"),
-    "SequenceRegressor": ("sequence.regressor", "sequences"),
+    "SequenceClassifier": ("sequence.api", "sequences"),
+    "SequenceRegressor": ("sequence.api", "sequences"),
 }
 
 

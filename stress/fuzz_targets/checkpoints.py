@@ -14,11 +14,11 @@ from fuzz_targets import grammar
 from fuzz_targets.target import Target
 from fuzz_targets.tensors import NOT_BUILT, Numbers
 from parallelrnn.errors import CheckpointError
+from parallelrnn.io import load_tensors, save_tensors
 from parallelrnn.lab.experiments.experiment import ExperimentError, Workspace
 from parallelrnn.lab.experiments.tasks import Part, Regression
 from parallelrnn.lab.experiments.training import Schedule, Training
 from parallelrnn.training.checkpoint import FILE, Checkpoint
-from parallelrnn.training.sealed_tensors import read_sealed, write_sealed
 from parallelrnn.training.trainer import Progress
 
 _OF = "a training"
@@ -51,7 +51,7 @@ def _seeds(folder: Path) -> list[bytes]:
     training.run()
     found = []
     for index in range(2):
-        words, tensors = read_sealed(folder / str(index) / FILE)
+        words, tensors = load_tensors(folder / str(index) / FILE)
         described = _numbers.describe(index, tensors)
         found.append(json.dumps({"from": index, "words": words, "tensors": described}).encode())
     return found
@@ -62,7 +62,7 @@ def _go_on(data: bytes, folder: Path) -> None:
     try:
         document = json.loads(data)
         tensors = _numbers.build(document["from"], document["tensors"])
-        write_sealed(folder / FILE, tensors, document["words"])
+        save_tensors(folder / FILE, tensors, document["words"])
     except NOT_BUILT:
         return
     try:

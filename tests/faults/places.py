@@ -15,11 +15,10 @@ from pathlib import Path
 
 import torch
 
-from parallelrnn.io import sentence
+from parallelrnn.io import load_tensors, os_error_sentence, save_tensors
 from parallelrnn.lab.experiments.adding import AddingConfig
 from parallelrnn.lab.experiments.experiment import Job
 from parallelrnn.lab.running.store import Store
-from parallelrnn.training.sealed_tensors import read_sealed, write_sealed
 from tests.faults.small_models import load, names, save
 
 ROOM = 512 << 10  # bytes
@@ -30,7 +29,7 @@ def problem(do: Callable[[], object]) -> str:
     try:
         do()
     except OSError as error:
-        return sentence(error)
+        return os_error_sentence(error)
     return "none"
 
 
@@ -43,14 +42,14 @@ def main() -> None:
     line = {**Job("adding", AddingConfig("GRU"), 0).to_json(), "key": "first", "metrics": {}}
 
     def is_as_it_was() -> bool:
-        whole = load(model) == 1 and read_sealed(checkpoint)[0] == {"number": "1"} and len(store.lines("adding")) == 1
-        return whole and len(names(model)) == 2 and not list(place.rglob("*.part"))
+        whole = load(model) == 1 and load_tensors(checkpoint)[0] == {"number": 1} and len(store.lines("adding")) == 1
+        return whole and len(names(model)) == 1 and not list(place.rglob("*.part"))
 
     save(model, 1)
-    write_sealed(checkpoint, {"numbers": torch.zeros(10)}, {"number": "1"})
+    save_tensors(checkpoint, {"numbers": torch.zeros(10)}, {"number": 1})
     store.append(line)
     found = {"model, full": problem(lambda: save(model, 2, size=ROOM))}
-    found["checkpoint, full"] = problem(lambda: write_sealed(checkpoint, large, {"number": "2"}))
+    found["checkpoint, full"] = problem(lambda: save_tensors(checkpoint, large, {"number": 2}))
     found["result, full"] = problem(lambda: store.append({**line, "details": {"long": "x" * ROOM}}))
     found["as it was, full"] = str(is_as_it_was())
     store.append({**line, "key": "second"})  # what was cut off is not in the way
@@ -60,7 +59,7 @@ def main() -> None:
 
     subprocess.run(["mount", "-o", "remount,ro", str(place)], check=True)
     found["model, read-only"] = problem(lambda: save(model, 2))
-    found["checkpoint, read-only"] = problem(lambda: write_sealed(checkpoint, large, {"number": "2"}))
+    found["checkpoint, read-only"] = problem(lambda: save_tensors(checkpoint, large, {"number": 2}))
     found["result, read-only"] = problem(lambda: store.append(line))
     found["as it was, read-only"] = str(is_as_it_was())
     print(json.dumps(found))

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import parallelrnn
 from parallelrnn import Forecaster
 from parallelrnn.cli.app import app
-from parallelrnn.io import sentence, write_text
+from parallelrnn.io import os_error_sentence, write_text
 from parallelrnn.lab.experiments import adding
 from parallelrnn.lab.running import provenance
 from parallelrnn.lab.running.runner import run
@@ -33,7 +33,7 @@ def test_a_full_disk_leaves_the_older_file(tmp_path: Path) -> None:
     path = write_text(tmp_path / "page.html", "old")
     with no_file_longer_than(1000), pytest.raises(OSError, match=r"page\.html") as raised:
         write_text(path, "new" * 1000)
-    assert sentence(raised.value) == f"{path}: file too large; make room there, or give another path"
+    assert os_error_sentence(raised.value) == f"{path}: file too large; free some space, or give another path"
     assert path.read_text() == "old"
     assert names(tmp_path) == {"page.html"}
 
@@ -53,7 +53,7 @@ def test_a_run_without_room_fails_and_goes_on_later(tmp_path: Path) -> None:
     with no_file_longer_than(2000):
         grid = run(jobs, tmp_path, engine="here", threads=1, every=0.0)
     (problem,) = grid.problems.values()
-    assert f"{FILE}: file too large; make room there" in problem
+    assert f"{FILE}: file too large; free some space" in problem
     assert "the same command goes on" in problem
     assert len(run(jobs, tmp_path, engine="here", threads=1).done) == 1
 
@@ -66,7 +66,7 @@ def test_a_result_without_room_is_made_up_for(tmp_path: Path) -> None:
     with no_file_longer_than(len(before) + 100):
         grid = run(jobs, tmp_path, engine="here", threads=1)
     assert list(grid.problems) == [jobs[1].key]
-    assert "adding.jsonl: file too large; make room there" in grid.problems[jobs[1].key]
+    assert "adding.jsonl: file too large; free some space" in grid.problems[jobs[1].key]
     assert [line["key"] for line in store.lines("adding")] == [jobs[0].key]
     assert len(run(jobs, tmp_path, engine="here", threads=1).done) == 2
     assert store.path("adding").read_bytes().startswith(before)
@@ -90,7 +90,7 @@ def test_the_command_says_so_and_the_model_before_is_there(tmp_path: Path, monke
     with no_file_longer_than(5000):
         result = CliRunner().invoke(app, ["fit", str(data), "--horizon", "3", "--out", str(model)])
     assert result.exit_code == 3, result.output
-    assert f"{FILE}: file too large; make room there" in "".join(result.output.split("\n"))
+    assert f"{FILE}: file too large; free some space" in "".join(result.output.split("\n"))
     assert {file.name: file.read_bytes() for file in model.iterdir()} == before
     Forecaster.load(model)
 
@@ -110,7 +110,9 @@ def test_where_nothing_can_be_written_is_said_before_training(tmp_path: Path, mo
 def test_a_device_is_written_to_and_stays_one() -> None:
     with pytest.raises(OSError, match="/dev/full") as raised:
         write_text("/dev/full", "text")
-    assert sentence(raised.value) == "/dev/full: no space left on device; make room there, or give another path"
+    assert (
+        os_error_sentence(raised.value) == "/dev/full: no space left on device; free some space, or give another path"
+    )
     assert stat.S_ISCHR(Path("/dev/full").stat().st_mode)
     assert write_text("/dev/null", "text") == Path("/dev/null")
     assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
@@ -123,8 +125,8 @@ def test_a_file_system_of_its_own_that_is_full_then_read_only(tmp_path: Path) ->
     done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    full, closed = "no space left on device; make room there", "read-only file system; give another path"
-    files = {"model": "weights-", "checkpoint": "training.safetensors: ", "result": "adding.jsonl: "}
+    full, closed = "no space left on device; free some space", "read-only file system; give another path"
+    files = {"model": "model.safetensors: ", "checkpoint": "training.safetensors: ", "result": "adding.jsonl: "}
     for name, file in files.items():
         for state, words in (("full", full), ("read-only", closed)):
             assert file in found[f"{name}, {state}"]

@@ -18,14 +18,14 @@ import parallelrnn
 from parallelrnn import Forecaster
 from parallelrnn.cli.app import app
 from parallelrnn.errors import is_out_of_memory
+from parallelrnn.io import load_model
 from parallelrnn.lab.experiments import adding
 from parallelrnn.lab.experiments.experiment import Job
 from parallelrnn.lab.running.engines import Event, Settings, _next_of, processes
 from parallelrnn.lab.running.runner import run
 from parallelrnn.lab.running.store import Store
-from parallelrnn.training.model_files import ModelFormat
 from tests.faults.limits import no_more_memory_than
-from tests.faults.small_models import save
+from tests.faults.small_models import KIND, save
 from tests.training.samples import hourly, quick
 
 MUCH = 10**15  # more bytes than any machine has
@@ -84,7 +84,7 @@ def test_a_fit_that_is_too_large_ends_with_a_sentence_and_the_model_before_is_th
 def test_a_model_is_not_to_blame_for_memory(tmp_path: Path) -> None:
     save(tmp_path, 1)
     with pytest.raises(RuntimeError, match="can't allocate memory"):
-        ModelFormat("small model", 1).load(tmp_path, lambda words, tensors: torch.empty(MUCH))
+        load_model(tmp_path, KIND, 2, lambda metadata, tensors: torch.empty(MUCH))
 
 
 def test_a_worker_that_was_killed_while_it_had_nothing_to_do_gets_no_job() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,10 @@ import pytest
 
 from parallelrnn import SequenceClassifier, SequenceRegressor
 from parallelrnn.errors import ModelFileError
-from parallelrnn.training.model_files import MANIFEST
+from parallelrnn.io import MODEL_FILE
+from tests.support import raises
 
+SAVED_BY_0_1_0 = Path(__file__).parents[1] / "data" / "0.1.0"
 QUICK: dict[str, Any] = {"hidden_size": 8, "max_epochs": 3, "epoch_steps": (4, 8), "random_state": 0}
 
 
@@ -61,13 +64,26 @@ def test_saved_and_loaded_it_is_the_same(tmp_path: Path, labels: list[Any]) -> N
     np.testing.assert_array_equal(loaded.predict(x), fitted.predict(x))
     assert loaded.predict(x).dtype == fitted.predict(x).dtype
     assert loaded.get_params() == fitted.get_params()
-    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".json", ".safetensors"]
-    with pytest.raises(ModelFileError, match="is not of a parallelrnn SequenceRegressor"):
+    assert [path.name for path in tmp_path.iterdir()] == [MODEL_FILE]
+    with raises(ModelFileError, "parallelrnn SequenceRegressor"):
         SequenceRegressor.load(tmp_path)
-    words = json.loads((tmp_path / MANIFEST).read_text())
-    (tmp_path / MANIFEST).write_text(json.dumps({**words, "normalize": None}))
-    with pytest.raises(ModelFileError, match="it was changed"):
-        SequenceClassifier.load(tmp_path)
+
+
+def test_models_of_0_1_0_predict_the_same_numbers(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    x = [random.normal(size=(length, 2)) for length in (3, 7, 5, 4, 9, 6)]
+    expected = json.loads((SAVED_BY_0_1_0 / "sequence.json").read_text())
+    shutil.copytree(SAVED_BY_0_1_0, tmp_path, dirs_exist_ok=True)
+    for _ in range(2):  # as it was saved, and saved again over it
+        classifier = SequenceClassifier.load(tmp_path / "classifier")
+        regressor = SequenceRegressor.load(tmp_path / "regressor")
+        np.testing.assert_allclose(classifier.predict_proba(x), expected["predict_proba"], rtol=1e-9)
+        np.testing.assert_allclose(regressor.predict(x), expected["predict"], rtol=1e-9)
+        assert classifier.classes_.tolist() == ["no", "yes"]
+        assert classifier.class_weight == {"no": 1, "yes": 2}
+        classifier.save(tmp_path / "classifier")
+        regressor.save(tmp_path / "regressor")
+    assert [file.name for file in (tmp_path / "classifier").iterdir()] == [MODEL_FILE]
 
 
 def test_a_transformer_learns_explains_itself_and_is_saved(tmp_path: Path) -> None:

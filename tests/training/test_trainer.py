@@ -12,8 +12,8 @@ from utilsforecast.losses import mae, mse, quantile_loss
 
 from parallelrnn import Forecaster
 from parallelrnn.errors import ArgumentError, CheckpointError, TrainingError
-from parallelrnn.forecast.panel import Series
-from parallelrnn.forecast.windows import Batch, CovariateScale, Profile, Sequences
+from parallelrnn.forecast.data import Series
+from parallelrnn.forecast.windows import Batch, CovariateScaler, SeriesScaler, WindowDataset
 from parallelrnn.training import trainer as training
 from parallelrnn.training.checkpoint import FILE
 from parallelrnn.training.losses import pinball, pointwise
@@ -90,7 +90,7 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path: Path) -> None:
         quick().fit(df.assign(y=df["y"] + 1), checkpoint=tmp_path, resume=True)
     kept = (tmp_path / FILE).read_bytes()
     (tmp_path / FILE).write_bytes(kept[:20])
-    with pytest.raises(CheckpointError, match=r"has no sum: it was cut off or changed.*remove it to start anew"):
+    with pytest.raises(CheckpointError, match=r"has no checksum.*delete it to start over"):
         quick().fit(df, checkpoint=tmp_path, resume=True)
     assert same(quick().fit(df, checkpoint=tmp_path), first)  # anew
     shutil.rmtree(tmp_path)
@@ -173,11 +173,12 @@ class Slope(torch.nn.Module):
 def slope_trainer(recipe: Recipe) -> Trainer[Slope]:
     """On a series that grows by 50 in each step."""
     values, none = 50 * np.arange(40.0)[:, None], np.zeros((40, 0))
-    one = Series("a", 0, values, np.ones((40, 1), bool), none, none, np.zeros(0))
-    sequences = Sequences(
-        [one], [Profile(np.zeros(1), np.ones(1), (), np.zeros(1))], CovariateScale.of([one], [40]), 4, 2
+    observed = np.ones((40, 1), bool)
+    one = Series(name="a", position=0, values=values, observed=observed, past=none, future=none, static=np.zeros(0))
+    sequences = WindowDataset(
+        [one], [SeriesScaler(np.zeros(1), np.ones(1), (), np.zeros(1))], CovariateScaler.fit([one], [40]), 4, 2
     )
-    windows = sequences.origins([4], [38])
+    windows = sequences.windows([4], [38])
     return Trainer(Slope(), sequences, windows, windows, pointwise("mse"), recipe, 0, make_fabric("cpu", 1, "32-true"))
 
 

@@ -6,45 +6,20 @@ import json
 import shlex
 import sys
 from collections.abc import Iterable
-from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperGroup
 
-from parallelrnn.cli import forecasting
+from parallelrnn.cli import forecasting, reproduce
 from parallelrnn.cli.errors import exit_on_error
-from parallelrnn.lab.benchmarks.kernels.cases import CASES, CELLS, KINDS, PARTS, QUICK
-
-
-class _Reproduce(TyperGroup):
-    """A group whose commands, the experiments of the paper, are imported when they are asked for."""
-
-    @property
-    def commands(self) -> Any:
-        return _experiments()
-
-    @commands.setter
-    def commands(self, _: Any) -> None:
-        pass
-
-
-@cache
-def _experiments() -> Any:
-    from parallelrnn.cli import reproduce
-
-    return typer.main.get_group(reproduce.app).commands
-
+from parallelrnn.lab.benchmarks.cases import CASES, CELLS, KINDS, PARTS, QUICK, Settings
 
 # Rich help would take longer to import than all else that help needs.
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 for command in (forecasting.fit, forecasting.forecast, forecasting.explain, forecasting.evaluate):
     app.command()(command)
-app.add_typer(
-    typer.Typer(cls=_Reproduce, no_args_is_help=True, help="Run the experiments of the paper and show their results."),
-    name="reproduce",
-)
+app.add_typer(reproduce.app, name="reproduce")
 
 
 def _print_version(wanted: bool) -> None:
@@ -102,24 +77,22 @@ def bench(
     kinds: Annotated[str, typer.Option(help="What to time.")] = ",".join(KINDS),
     parts: Annotated[str, typer.Option(help="What to compare.")] = ",".join(PARTS),
     threads: Annotated[int | None, typer.Option(min=1, help="Number of threads; torch's default if omitted.")] = None,
-    rounds: Annotated[int, typer.Option(min=1, help="Maximum number of rounds per contender.")] = 15,
-    budget: Annotated[float, typer.Option(min=0, help="Seconds per case, cell and kind.")] = 60.0,
+    rounds: Annotated[int, typer.Option(min=1, help="Maximum number of rounds per contender.")] = Settings.rounds,
+    budget: Annotated[float, typer.Option(min=0, help="Seconds per case, cell and kind.")] = Settings.budget,
     quick: Annotated[bool, typer.Option("--quick", help="Only three rounds of S1 and S3.")] = False,
-    output: Annotated[Path | None, typer.Option(help="JSON file for the results.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Folder for the results, one JSON file per case.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the measurements in --output.")] = False,
-    markdown: Annotated[
-        Path | None, typer.Option(help="Print the tables of this results file; measure nothing.")
-    ] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Print the tables of this folder; measure nothing.")] = None,
 ) -> None:
     """Compare the layers with torch.nn in time and memory.
 
     Nothing is timed until the results agree. Contenders take turns in one process, and measurements that other
     processes disturbed are repeated.
 
-    Example: parallelrnn bench --quick --output results.json
+    Example: parallelrnn bench --quick --output results/
     """
     if resume and output is None:
-        raise typer.BadParameter("--resume needs --output, the file to continue")
+        raise typer.BadParameter("--resume needs --output, the folder to continue")
     choices = {
         "cases": QUICK if quick else _choose("--cases", cases, CASES),
         "cells": _choose("--cells", cells, CELLS),
@@ -127,17 +100,14 @@ def bench(
         "parts": ("cases",) if quick else _choose("--parts", parts, PARTS),
     }
     import torch
-    from rich.box import SIMPLE_HEAD
     from rich.console import Console
-    from rich.table import Table
 
-    from parallelrnn.lab.benchmarks.kernels import report
-    from parallelrnn.lab.benchmarks.kernels.results import Results
-    from parallelrnn.lab.benchmarks.kernels.run import Settings, run
+    from parallelrnn.lab.benchmarks import kernels
 
     with exit_on_error():
         if markdown is not None:
-            typer.echo(report.markdown(Results.load(markdown)))
+            runs = kernels.load(markdown)
+            typer.echo("\n\n".join([*(table.markdown() for table in kernels.tables(runs)), kernels.conditions(runs)]))
             return
         command = shlex.join(["parallelrnn", *sys.argv[1:]])  # saved without the path of the output
         settings = Settings(
@@ -147,14 +117,11 @@ def bench(
             budget=budget,
             command=command if output is None else command.replace(str(output), output.name),
         )
-        results = run(settings, output, resume, tell=lambda line: typer.echo(line, err=True))
+        runs = kernels.run(settings, output, resume, report=lambda line: typer.echo(line, err=True))
         console = Console(highlight=False)
-        for table in report.tables(results):
-            shown = Table(*table.columns, title=table.title, caption=table.note, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-            for row in table.rows:
-                shown.add_row(*row)
-            console.print(shown)
-        console.print(report.conditions(results), markup=False)
+        for table in kernels.tables(runs):
+            console.print(table.rich())
+        console.print(kernels.conditions(runs), markup=False)
 
 
 def _choose(option: str, text: str, names: Iterable[str]) -> tuple[str, ...]:

@@ -16,8 +16,8 @@ from parallelrnn.errors import (
     is_out_of_memory,
     printable,
 )
-from parallelrnn.io import sentence
-from parallelrnn.lab.benchmarks.kernels import BenchError
+from parallelrnn.io import os_error_sentence
+from parallelrnn.lab.benchmarks import BenchError
 
 STATUS: dict[type[Exception], int] = {  # the first class that an error is an instance of decides
     BenchError: 1,
@@ -87,7 +87,7 @@ def _message(error: Warning | Exception | str) -> str:
         detail = str(error) or type(error).__name__
         return f"out of memory ({detail}); use less data or a smaller model, or close other programs"
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
-        return sentence(error)
+        return os_error_sentence(error)
     return str(error)
 
 

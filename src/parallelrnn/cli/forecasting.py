@@ -14,6 +14,7 @@ import typer
 
 from parallelrnn.cli.errors import exit_on_error, note, print_warnings
 from parallelrnn.errors import CheckpointError, ModelFileError, printable
+from parallelrnn.io import has_model
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -246,9 +247,8 @@ def _guessed(*guesses: str) -> str:
 def _load(model: Path) -> Forecaster:
     from parallelrnn import Forecaster
     from parallelrnn.training.checkpoint import FILE
-    from parallelrnn.training.model_files import MANIFEST
 
-    if (model / FILE).exists() and not (model / MANIFEST).exists():
+    if (model / FILE).exists() and not has_model(model):
         hint = "run the same parallelrnn fit again with --resume"
         raise ModelFileError(f"{model} holds an unfinished training and no model", hint=hint)
     return Forecaster.load(model)
