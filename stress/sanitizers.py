@@ -30,7 +30,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent
 DRIVER = HERE / "kernels.c"
 SOURCES = ROOT / "src" / "parallelrnn" / "kernels" / "csrc"
-TESTS = ("cpu", "attention", "linear", "memory", "operators", "boundaries")
+TESTS = ("cpu", "attention", "linear", "memory", "operators", "validation")
 # Those of setup.py, but -O1 instead of -O3, so that a report leads to the line.
 FLAGS = ["-std=gnu11", "-O1", "-g1", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math"]
 FLAGS += ["-fvisibility=hidden", "-fPIC", "-fopenmp", "-fno-omit-frame-pointer"]

@@ -5,8 +5,6 @@ Everything here is imported on first use, so that `import parallelrnn` is fast.
 
 import sys
 from importlib import import_module
-from importlib.machinery import ModuleSpec
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -104,29 +102,5 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-class _OperatorRegistration:
-    """An import hook that registers our operators with torch: a program from torch.export cannot be loaded without."""
-
-    @classmethod
-    def find_spec(cls, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """Find torch as others do, and import the kernels after it."""
-        if name != "torch":
-            return None
-        specs = (finder.find_spec(name, path, target) for finder in sys.meta_path if finder is not cls)
-        spec = next(filter(None, specs), None)
-        if spec is not None and spec.loader is not None:
-            exec_torch = spec.loader.exec_module
-
-            def exec_module(module: ModuleType) -> None:
-                exec_torch(module)
-                if "parallelrnn.kernels" not in sys.modules:  # else they are what imports torch
-                    import_module("parallelrnn.kernels")
-
-            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec
-
-
 if "torch" in sys.modules:
-    import_module("parallelrnn.kernels")
-else:
-    sys.meta_path.insert(0, _OperatorRegistration)
+    import_module("parallelrnn.kernels")  # registers the operators, which programs from torch.export need

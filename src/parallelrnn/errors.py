@@ -96,6 +96,10 @@ class ArgumentTypeError(ArgumentError, TypeError):
     """An argument of the wrong type."""
 
 
+class TensorError(InputError, RuntimeError):
+    """A tensor of the wrong shape, dtype, device or layout: a ValueError or a RuntimeError in torch, so it is both."""
+
+
 class TableError(InputError):
     """A table that cannot be read."""
 
@@ -136,7 +140,7 @@ class MissingPackageError(ParallelRNNError, ModuleNotFoundError):
     """An optional package that is not installed."""
 
 
-class InputWarning(ParallelRNNError, UserWarning):
+class InputWarning(ParallelRNNError, UserWarning):  # noqa: N818 - a warning, raised as an error only by filters
     """A warning about the input, with the same fields; give it to `warnings.warn`."""
 
 

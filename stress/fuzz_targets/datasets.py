@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from fuzz_targets.target import Target
-from parallelrnn.lab.datasets.archive import read_arff, read_ts
 from parallelrnn.lab.datasets.cifar10 import _RECORD, _records
+from parallelrnn.lab.datasets.ett_wth import read_table
+from parallelrnn.lab.datasets.files import DatasetError
 from parallelrnn.lab.datasets.mnist import read_idx
-from parallelrnn.lab.datasets.sources import DatasetError
-from parallelrnn.lab.datasets.tables import read_table
+from parallelrnn.lab.datasets.uea_ucr import read_arff, read_ts
 
 _TS = b"""#a comment
 @problemName Small

@@ -45,7 +45,7 @@ def wide_lines(text: str) -> list[str]:
     [
         (["--version"], 0),
         (["--help"], 0),
-        *(([command, "--help"], 0) for command in ("fit", "evaluate", "doctor", "bench", "reproduce")),
+        *(([command, "--help"], 0) for command in ("fit", "evaluate", "doctor", "bench")),
         (["nonsense"], 2),
         (["fit", "--nonsense"], 2),
         (["fit", "data.csv"], 2),
@@ -134,16 +134,17 @@ def test_doctor_sees_kernels_that_are_wrong(monkeypatch: pytest.MonkeyPatch) -> 
 @needs_kernels
 def test_bench_prints_a_table_and_saves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_tiny(monkeypatch)
-    command = ("bench", "--quick", "--threads", 1, "--output", tmp_path / "results")
+    folder = tmp_path / "numbers"
+    command = ("bench", "--quick", "--threads", 1, "--output", folder)
     monkeypatch.setattr(sys, "argv", list(map(str, ("parallelrnn", *command))))
     result = run(*command)
     assert "S1 forward" in result.output
     assert "S3 training" in result.output
     assert not wide_lines(result.stdout)
-    saved = kernels.load(tmp_path / "results")
+    saved = kernels.load(folder)
     assert {measured.config["case"]["name"] for measured in saved} == {"S1", "S3"}
     assert saved[0].provenance["machine"]["threads"] == 1
-    assert saved[0].provenance["commands"][0]["command"].endswith("--threads 1 --output results")
+    assert saved[0].provenance["commands"][0]["command"].endswith("--threads 1 --output numbers")
     assert "--resume" in run(*command, code=1).output
 
 
@@ -151,7 +152,7 @@ def test_bench_prints_a_table_and_saves(tmp_path: Path, monkeypatch: pytest.Monk
 def test_bench_prints_no_times_if_ours_are_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_tiny(monkeypatch)
     monkeypatch.setattr(gate, "OUTPUT", -1.0)
-    result = run("bench", "--quick", "--output", tmp_path / "results", code=1)
+    result = run("bench", "--quick", "--output", tmp_path / "numbers", code=1)
     assert "outputs differ by" in result.output
     assert " ms)" not in result.output
     assert not list(tmp_path.iterdir())
@@ -162,7 +163,7 @@ def test_bench_without_kernels_points_to_doctor() -> None:
     assert "parallelrnn doctor" in run("bench", "--quick", code=1).output
 
 
-def test_bench_prints_a_folder_as_markdown(tmp_path: Path) -> None:
+def test_bench_prints_saved_results_as_markdown(tmp_path: Path) -> None:
     RunStore(tmp_path).save(made_up())
     result = run("bench", "--markdown", tmp_path)
     assert "| S1 training | 10.0 (2.00 ms) | - | - |" in result.output

@@ -89,7 +89,7 @@ def bench(
     Nothing is timed until the results agree. Contenders take turns in one process, and measurements that other
     processes disturbed are repeated.
 
-    Example: parallelrnn bench --quick --output results/
+    Example: parallelrnn bench --quick --output numbers
     """
     if resume and output is None:
         raise typer.BadParameter("--resume needs --output, the folder to continue")

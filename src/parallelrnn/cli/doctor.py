@@ -30,7 +30,7 @@ def diagnose() -> dict[str, Any]:
     if backend == "cpu" and instructions is not None:
         why = f"C kernels with {instructions.name} instructions"
     else:
-        problem = library.LIBRARY.problem or cpu.problem(weights) or "the C kernels were not chosen"
+        problem = library.LIBRARY.problem or cpu.unsupported_reason(weights) or "the C kernels were not chosen"
         why = f"a loop in Python, because {problem}"
     errors = _kernel_errors() if backend == "cpu" else {}
     agrees = bool(errors) and max(errors.values()) <= TOLERANCE

@@ -14,7 +14,6 @@ import typer
 
 from parallelrnn.cli.errors import exit_on_error, note, print_warnings
 from parallelrnn.errors import CheckpointError, ModelFileError, printable
-from parallelrnn.io import has_model
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -246,6 +245,7 @@ def _guessed(*guesses: str) -> str:
 
 def _load(model: Path) -> Forecaster:
     from parallelrnn import Forecaster
+    from parallelrnn.io import has_model
     from parallelrnn.training.checkpoint import FILE
 
     if (model / FILE).exists() and not has_model(model):

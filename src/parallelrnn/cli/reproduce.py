@@ -12,13 +12,18 @@ import typer
 from typer.core import TyperCommand
 
 from parallelrnn.cli.errors import exit_on_error
+from parallelrnn.errors import MissingPackageError
 from parallelrnn.lab.experiments.experiment import ExperimentError
 from parallelrnn.lab.experiments.registry import EXPERIMENTS, TITLES
 
 if TYPE_CHECKING:
     from parallelrnn.lab.executors import Event, Progress
 
-app = typer.Typer(no_args_is_help=True, help="Run the experiments of the paper (arXiv 2605.02692) and show results.")
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Run the experiments of the paper (arXiv 2605.02692) and show results.",
+)
 
 Results = Annotated[Path, typer.Option("--results", help="Folder of results; runs that are in it are not run again.")]
 _SHOWN_METRICS = ("mse", "mae", "accuracy", "distance", "epochs", "2 total median", "torch.nn.RNN total median")
@@ -112,10 +117,11 @@ def _check_installed() -> None:
     """Raise before hundreds of runs fail for the same reason."""
     from parallelrnn.cli.doctor import missing_packages
 
-    missing = missing_packages().get("lab")
+    missing = missing_packages()["lab"]
     if missing:
-        hint = "pip install 'parallelrnn[lab]'"
-        raise ExperimentError(f"reproduce needs {missing[0]}, which is not installed", hint=hint)
+        raise MissingPackageError(
+            f"reproduce needs {missing[0]}, which is not installed", hint="pip install 'parallelrnn[lab]'"
+        )
 
 
 def _parse_pairs(option: str, texts: list[str] | None) -> dict[str, list[str]]:

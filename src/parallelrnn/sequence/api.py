@@ -462,7 +462,8 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):  # type: ignore[mi
 
     def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
         """Return the most probable class of each sequence, (N,)."""
-        classes: NDArray[Any] = self.classes_[self._outputs(X).argmax(1)]
+        best = self._outputs(X).argmax(1)
+        classes: NDArray[Any] = self.classes_[best]
         return classes
 
     def predict_proba(self, X: Any) -> Array:  # noqa: N803

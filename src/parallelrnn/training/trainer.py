@@ -336,7 +336,7 @@ class Trainer(Generic[ModuleT]):
 
     @torch.no_grad()
     def validate(self) -> dict[str, float]:
-        """Return the metrics of the network as it is: `validation`, by default the mean loss, is the one to minimise."""
+        """Return the metrics of the network as it is; `validation`, by default the mean loss, is to be minimised."""
         self.network.eval()
         if self._metrics is not None:
             return self._metrics(self.network)

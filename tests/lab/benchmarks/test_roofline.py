@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from parallelrnn.kernels.limits import Limits
+from parallelrnn.kernels.machine_peak import MachinePeak
 from parallelrnn.lab.benchmarks.cases import Case
 from parallelrnn.lab.benchmarks.roofline import Work, work
 
@@ -49,6 +49,6 @@ def test_an_aggregate_adds_its_product_and_in_training_its_output() -> None:
 
 
 def test_time_is_arithmetic_or_traffic() -> None:
-    limits = Limits(fma=100.0, tanh=10.0, bandwidth=4.0)
-    assert Work(200, 30, 19).seconds(limits) == pytest.approx(2 + 3)
-    assert Work(200, 30, 24).seconds(limits) == pytest.approx(6)
+    peak = MachinePeak(fma=100.0, tanh=10.0, bandwidth=4.0)
+    assert Work(200, 30, 19).seconds(peak) == pytest.approx(2 + 3)
+    assert Work(200, 30, 24).seconds(peak) == pytest.approx(6)

@@ -6,14 +6,14 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from parallelrnn.kernels.limits import Limits
+from parallelrnn.kernels.machine_peak import MachinePeak
 from parallelrnn.lab.benchmarks import kernels, timing
 from parallelrnn.lab.benchmarks.cases import CASES, QUICK, Case
 from parallelrnn.lab.benchmarks.timing import Timing
 from parallelrnn.lab.runs import Run
 
 TINY = Case(name="S1", length=3, input_size=1, hidden_size=4, batch=2)
-PEAK = Limits(fma=1e9, tanh=1e8, bandwidth=1e9)
+PEAK = MachinePeak(fma=1e9, tanh=1e8, bandwidth=1e9)
 MACHINE = {"processor": "some processor", "cores": 2, "threads": 2, "instruction_set": "avx2", "dtype": "float32"}
 MACHINE |= {"parallelrnn": "0.1.0", "torch": "2.13.0", "numpy": "2.4.6", "python": "3.11.7", "system": "Linux"}
 MACHINE |= {"huge_pages": "madvise", "load": True}
@@ -25,7 +25,7 @@ def make_tiny(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(CASES, name, replace(TINY, name=name))
     monkeypatch.setattr(timing, "WINDOW", 1e-9)
     monkeypatch.setattr(timing, "MAX_FOREIGN", float("inf"))
-    monkeypatch.setattr(kernels.limits, "measure", lambda threads: PEAK)
+    monkeypatch.setattr(kernels.machine_peak, "measure", lambda threads: PEAK)
 
 
 def made_up(case: Case = CASES["S1"], part: str = "cases") -> Run:

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from parallelrnn.kernels import limits
+from parallelrnn.kernels import machine_peak
 from parallelrnn.kernels.library import INSTRUCTIONS
 from parallelrnn.kernels.memory import POOL
 from parallelrnn.lab.benchmarks import BenchError, gate, roofline, timing
@@ -77,7 +77,7 @@ def run(
             about["machine_peak"] = earlier[0].provenance["machine_peak"]
         else:
             report("measuring the peak rates of this machine")
-            about["machine_peak"] = asdict(limits.measure(settings.threads))
+            about["machine_peak"] = asdict(machine_peak.measure(settings.threads))
         for part, case in [*product(["cases"], cases), *product(["scaling"], sweeps)]:
             config = {"part": part, "case": asdict(case)}
             result: dict[str, Any] = {"times": {}, "memory": {}, "gate": []}
@@ -127,7 +127,7 @@ def _measure_case(run: Run, case: Case, settings: Settings, report: Callable[[st
     """Add what is missing to the run, and yield after each measurement."""
     scaling = run.config["part"] == "scaling"
     contenders = ("torch", "blocks") if scaling else tuple(CONTENDERS)
-    peak = limits.Limits(**run.provenance["machine_peak"])
+    peak = machine_peak.MachinePeak(**run.provenance["machine_peak"])
     for cell, kind in product(settings.cells, settings.kinds if scaling or "cases" in settings.parts else ()):
         earlier = run.result["times"].get(f"{cell} {kind}")
         if earlier is None or earlier["rounds"] < settings.rounds or _failures(earlier, case, kind):
@@ -157,7 +157,7 @@ def _failures(measured: dict[str, Any], case: Case, kind: str) -> dict[str, str]
 
 
 def _measure(
-    case: Case, cell: str, kind: str, contenders: Sequence[str], settings: Settings, peak: limits.Limits
+    case: Case, cell: str, kind: str, contenders: Sequence[str], settings: Settings, peak: machine_peak.MachinePeak
 ) -> dict[str, Any]:
     """Return the times of all contenders for one case, cell and kind, and the lower bounds of ours."""
     POOL.clear()  # memory that an earlier case needed

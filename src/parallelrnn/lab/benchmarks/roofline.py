@@ -29,7 +29,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from parallelrnn.kernels.cpu import FEW_INPUTS
-from parallelrnn.kernels.limits import Limits
+from parallelrnn.kernels.machine_peak import MachinePeak
 from parallelrnn.lab.benchmarks.cases import Case
 
 GATES = {"RNN": 1, "LSTM": 4, "GRU": 3}
@@ -49,9 +49,9 @@ class Work:
     def __add__(self, other: Work) -> Work:
         return Work(self.flops + other.flops, self.activations + other.activations, self.bytes + other.bytes)
 
-    def seconds(self, limits: Limits) -> float:
+    def seconds(self, peak: MachinePeak) -> float:
         """Return the least time that the work takes."""
-        return max(self.flops / limits.fma + self.activations / limits.tanh, self.bytes / limits.bandwidth)
+        return max(self.flops / peak.fma + self.activations / peak.tanh, self.bytes / peak.bandwidth)
 
 
 def work(case: Case, cell: str, kind: str, aggregated: bool = False) -> Work:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from parallelrnn.lab.datasets import Examples, Splits
-from parallelrnn.lab.datasets.examples import permutation
+from parallelrnn.lab.datasets.splits import permutation
 from parallelrnn.lab.experiments.experiment import ExperimentError, Outcome, Workspace, reset_unused
 from parallelrnn.lab.experiments.feature_types import types_of
 from parallelrnn.lab.experiments.models import RECURRENT, Recurrent, Transformer, count_parameters

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from parallelrnn.lab.datasets import load_mnist
-from parallelrnn.lab.datasets.examples import permutation
+from parallelrnn.lab.datasets.splits import permutation
 from parallelrnn.lab.experiments.classification import ClassificationConfig, Prepare, classify, standardiser
 from parallelrnn.lab.experiments.experiment import Experiment, Outcome, Workspace
 from parallelrnn.lab.experiments.models import MODELS

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from parallelrnn.lab.datasets import DatasetError, Source, locate
-from parallelrnn.lab.datasets.sources import find
+from parallelrnn.lab.datasets.files import find
 from tests.lab.datasets.conftest import Web
+from tests.support import raises
 
 DATA = b"date,OT\n2016-07-01 00:00:00,1\n"
 SHA256 = hashlib.sha256(DATA).hexdigest()
@@ -68,13 +69,10 @@ def test_a_download_is_kept(web: Web, cache: Path, sha256: str | None) -> None:
     assert files(cache) == [path]
 
 
-def test_a_wrong_download_is_refused_and_leaves_nothing(web: Web, cache: Path) -> None:
+def test_a_wrong_download_is_rejected_and_leaves_nothing(web: Web, cache: Path) -> None:
     put(web.folder / "small.csv", DATA + b"!")
-    with pytest.raises(
-        DatasetError, match=r"small\.csv is not at hand, and downloading http://127.*small\.csv"
-    ) as error:
+    with raises(DatasetError, "small.csv", "http://127", SHA256):
         locate(source(web))
-    assert SHA256 in str(error.value)
     assert files(cache) == []
 
 
@@ -90,42 +88,41 @@ def test_without_a_network_it_says_what_to_put_where(
 ) -> None:
     directory = request.getfixturevalue("own") if with_own else cache
     missing = Source("ett/small.csv", SHA256, "http://127.0.0.1:9/small.csv")  # nobody listens there
-    with pytest.raises(DatasetError) as error:
+    with raises(
+        DatasetError, "small.csv", f"http://127.0.0.1:9/small.csv and put it at {directory / 'ett/small.csv'}"
+    ) as error:
         locate(missing)
     text = str(error.value)
-    assert text.startswith("small.csv is not at hand, and downloading http://127.0.0.1:9/small.csv failed")
-    assert f"Get it from http://127.0.0.1:9/small.csv and put it at {directory / 'ett/small.csv'}" in text
     assert ("PARALLELRNN_DATA" in text) == (not with_own)
     assert files(cache) == []
 
 
 @pytest.mark.parametrize("elsewhere", ["/other.csv", "ftp://127.0.0.1/other.csv"])
-def test_an_address_that_leads_to_an_open_way_is_refused(web: Web, cache: Path, elsewhere: str) -> None:
+def test_an_address_that_leads_to_an_open_way_is_rejected(web: Web, cache: Path, elsewhere: str) -> None:
     put(web.folder / "other.csv")
     web.led["/small.csv"] = elsewhere
-    with pytest.raises(DatasetError, match=r"it leads to (http|ftp)://127.*/other\.csv, which is not https"):
+    with raises(DatasetError, "/other.csv", "not https"):
         locate(source(web))
     assert web.asked == ["/small.csv"]
     assert files(cache) == []
 
 
-def test_a_page_that_is_not_there_is_refused(web: Web, cache: Path) -> None:
-    with pytest.raises(DatasetError, match="404"):
+def test_a_page_that_is_not_there_is_rejected(web: Web, cache: Path) -> None:
+    with raises(DatasetError, 404):
         locate(source(web, None))
     assert files(cache) == []
 
 
 def test_what_cannot_be_downloaded_says_where_people_find_it(cache: Path) -> None:
     missing = Source("wth/WTH.csv", None, None, home="https://example.org/page")
-    with pytest.raises(DatasetError, match="no address") as error:
+    with raises(DatasetError, "https://example.org/page", cache / "wth/WTH.csv"):
         locate(missing)
-    assert f"Get it from https://example.org/page and put it at {cache / 'wth/WTH.csv'}" in str(error.value)
 
 
 def test_without_pooch_it_says_how_to_install_it(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     put(web.folder / "small.csv")
     monkeypatch.setitem(sys.modules, "pooch", None)
-    with pytest.raises(DatasetError, match=r"pip install 'parallelrnn\[datasets\]'"):
+    with raises(DatasetError, "pooch", "pip install"):
         locate(source(web))
     assert web.asked == []
 
@@ -144,22 +141,21 @@ def test_ones_own_file_comes_first_and_needs_no_pooch(
 def test_a_damaged_file_of_ones_own_is_named(web: Web, own: Path) -> None:
     put(web.folder / "small.csv")
     mine = put(own / "ett/small.csv", b"half of i")
-    with pytest.raises(DatasetError, match=f"expected sha256 {SHA256}") as error:
+    with raises(DatasetError, mine, SHA256):
         locate(source(web))
-    assert str(error.value).startswith(f"{mine} is damaged")
     assert web.asked == []
 
 
 def test_a_directory_that_is_not_there_is_named(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PARALLELRNN_DATA", "/nowhere/at/all")
-    with pytest.raises(DatasetError, match="PARALLELRNN_DATA is /nowhere/at/all"):
+    with raises(DatasetError, "PARALLELRNN_DATA", "/nowhere/at/all"):
         locate(source(web))
 
 
 def test_a_file_is_no_directory(web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = put(tmp_path / "small.csv")
     monkeypatch.setenv("PARALLELRNN_DATA", str(file))
-    with pytest.raises(DatasetError, match=f"PARALLELRNN_DATA is {file}, which is a file; name the directory"):
+    with raises(DatasetError, "PARALLELRNN_DATA", file):
         locate(source(web))
 
 
@@ -181,27 +177,25 @@ def test_a_file_is_taken_out_of_its_archive(
 
 
 @pytest.mark.parametrize(
-    ("data", "reason"),
+    ("data", "fact"),
     [
-        (b"<html>Sorry</html>", "cannot be unpacked"),
-        (tarred("a.ts", DATA * 1000)[:120], "cannot be unpacked"),
-        (marked(zipped(a=DATA), 1, zipfile.ZIP_STORED), r"cannot be unpacked \(.*encrypted"),
-        (marked(zipped(a=DATA), 0, 9), r"cannot be unpacked \(.*compression"),  # Deflate64, which Windows writes
-        (marked(zipped(a=b"\x09\x04\x05\0\xff" + DATA), 0, zipfile.ZIP_LZMA), r"cannot be unpacked \("),
-        (zipped(b=DATA), "holds no file a.ts"),
-        (zipped(a=b"other"), "has another sha256"),
+        (b"<html>Sorry</html>", "unpacked"),
+        (tarred("a.ts", DATA * 1000)[:120], "unpacked"),
+        (marked(zipped(a=DATA), 1, zipfile.ZIP_STORED), "encrypted"),
+        (marked(zipped(a=DATA), 0, 9), "compression"),  # Deflate64, which Windows writes
+        (marked(zipped(a=b"\x09\x04\x05\0\xff" + DATA), 0, zipfile.ZIP_LZMA), "unpacked"),
+        (zipped(b=DATA), "no file a.ts"),
+        (zipped(a=b"other"), SHA256),
     ],
 )
-def test_a_bad_archive_is_refused(web: Web, own: Path, cache: Path, data: bytes, reason: str) -> None:
+def test_a_bad_archive_is_rejected(web: Web, own: Path, cache: Path, data: bytes, fact: str) -> None:
     put(web.folder / "set.zip", data)
     packed = Source("uea/a.ts", SHA256, f"{web.address}/set.zip", "a.ts")
-    with pytest.raises(DatasetError, match=reason) as error:
+    with raises(DatasetError, fact, own / "uea/set.zip"):
         locate(packed)
-    assert str(own / "uea/set.zip") in str(error.value)
     assert files(cache) == []  # so that the next attempt asks again
     mine = put(own / "uea/set.zip", data)
-    advice = f"put a.ts itself beside it, replace it by that of {web.address}"
-    with pytest.raises(DatasetError, match=f"set.zip.*{reason}.*; {advice}"):
+    with raises(DatasetError, "set.zip", fact, "a.ts", web.address):
         locate(packed)
     assert mine.read_bytes() == data
     put(own / "uea/a.ts")

@@ -1,6 +1,6 @@
-"""Operators called directly, with whatever tensors: a right result or an error that tells, and no memory of others.
+"""Operators called directly with any tensors: they compute the right result or raise, and touch no foreign memory.
 
-`stress/sanitizers.py` runs these tests with a library that watches every access.
+`stress/sanitizers.py` runs these tests with a library that watches every memory access.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from parallelrnn import ParaGRU
+from parallelrnn.errors import ArgumentError, TensorError, UnavailableError
 from parallelrnn.kernels import GATES, Weights, recurrence, stream
 from parallelrnn.kernels.attention import attention, reference_attention
 from parallelrnn.kernels.library import INSTRUCTIONS
-from parallelrnn.kernels.memory import Pool
 from tests.kernels.cases import Case
+from tests.support import raises
 
 MODES = list(GATES)
 TENSORS = ("x", "weight_ih", "weight_hh", "bias_ih", "bias_hh", "h_0", "c_0", "lengths")
@@ -67,18 +69,14 @@ def run_stream(given: dict[str, Any]) -> tuple[Tensor, ...]:
 
 def wrong(name: str, tensor: Tensor) -> list[Tensor]:
     """The tensor as it must not be: longer, shorter or empty along a dimension, of another rank, dtype or layout."""
-    found = []
+    changed = []
     for dim in range(tensor.dim()):
-        if (name, dim) == ("x", 0) or (name, dim) == ("aggregate_weight", 0):  # any number of steps, of features
-            continue
-        found += [
-            torch.cat([tensor, tensor], dim),
-            tensor.narrow(dim, 1, tensor.shape[dim] - 1),
-            tensor.narrow(dim, 0, 0),
-        ]
-    found += [tensor[None], tensor[..., None], tensor.sum()]
-    found += [tensor.to(dtype) for dtype in (torch.float32, torch.bfloat16, torch.int32, torch.complex128)]
-    return [*found, tensor.to_sparse()]
+        if (name, dim) not in (("x", 0), ("aggregate_weight", 0)):  # any number of steps, of features
+            sizes = ((1, tensor.shape[dim] - 1), (0, 0))
+            changed += [torch.cat([tensor, tensor], dim), *(tensor.narrow(dim, *size) for size in sizes)]
+    changed += [tensor[None], tensor[..., None], tensor.sum()]
+    changed += [tensor.to(dtype) for dtype in (torch.float32, torch.bfloat16, torch.int32, torch.complex128)]
+    return [*changed, tensor.to_sparse()]
 
 
 @pytest.mark.parametrize("mode", ["RNN_TANH", "LSTM", "GRU"])
@@ -99,7 +97,7 @@ def test_no_tensor_that_does_not_fit_is_taken(
         if not isinstance(tensor, Tensor) or not tensor.numel():
             continue
         for other in wrong(name, tensor):
-            with pytest.raises(RuntimeError, match=r": expected .* got|expected a tensor .* got|cannot run this"):
+            with pytest.raises((TensorError, UnavailableError)):
                 run({**given, name: [other] if in_list else other})
 
 
@@ -132,31 +130,50 @@ def test_how_tensors_lie_in_memory_changes_nothing(mode: str, block_size: int, i
                 torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-13)  # products of another memory order
 
 
-def test_what_is_missing_or_too_much_is_told() -> None:
+def test_missing_and_additional_tensors_are_refused() -> None:
     lstm, gru = arguments("LSTM"), arguments("GRU")
-    for message, call in (
-        ("state: expected 2 tensors for LSTM, got 1", lambda: forward({**lstm, "c_0": None})),
-        ("state: expected 1 tensors for GRU, got 2", lambda: forward({**gru, "c_0": gru["h_0"]})),
-        ("recurrent: expected .*(4, 3, 2, 2)", lambda: forward({**lstm, "weight_hh": gru["weight_hh"]})),
-        ("it is for float32 and float64", lambda: forward(arguments("GRU", dtype=torch.bfloat16))),
-        ("weights of 2 layers, got 2, 1", lambda: run_stream({**_layers(gru), "weight_hh": [gru["weight_hh"]]})),
-        ("at least one layer", lambda: run_stream({**_layers(gru), **{name: [] for name in TENSORS[1:5]}})),
-        ("input: expected", lambda: run_stream({**_layers(gru), "weight_ih": [gru["weight_ih"]] * 2})),
+    for argument, got, call in (
+        ("state", 1, lambda: forward({**lstm, "c_0": None})),
+        ("state", 2, lambda: forward({**gru, "c_0": gru["h_0"]})),
+        ("layers", [2, 1, 2, 2], lambda: run_stream({**_layers(gru), "weight_hh": [gru["weight_hh"]]})),
+        ("layers", [], lambda: run_stream({**_layers(gru), **{name: [] for name in TENSORS[1:5]}})),
     ):
-        with pytest.raises(RuntimeError, match=message):
+        with raises(TensorError, argument=argument, got=got):
             call()
+    with raises(TensorError, "(4, 3, 2, 2)", "(3, 3, 2, 2)", argument="recurrent"):
+        forward({**lstm, "weight_hh": gru["weight_hh"]})
+    with raises(TensorError, argument="input"):
+        run_stream({**_layers(gru), "weight_ih": [gru["weight_ih"]] * 2})
+    with raises(UnavailableError, torch.bfloat16, argument="backend", got="cpu"):
+        forward(arguments("GRU", dtype=torch.bfloat16))
     for name, value in (("mode", "ELMAN"), ("backend", "reference")):
-        with pytest.raises(ValueError, match=f"{name} '{value}' is not known"):
+        with raises(ArgumentError, argument=name, got=value):
             torch.ops.parallelrnn.gru(*{**gru, name: value}.values(), True)
+
+
+def test_plain_calls_are_validated_too() -> None:
+    x, weights, state, lengths = Case("GRU", 2, torch.float32, packed=True).tensors()
+    double = torch.ones(18).double()
+    for argument, call in (
+        ("x", lambda: recurrence("GRU", x[..., :2], weights, state)),
+        ("x", lambda: ParaGRU(3, 8)(torch.empty(5, 2, 3, device="meta"))),
+        ("state", lambda: recurrence("GRU", x, weights, (state[0][:3],))),
+        ("lengths", lambda: recurrence("GRU", x, weights, state, lengths.int())),
+        ("input_bias", lambda: recurrence("GRU", x, weights._replace(input_bias=x[0, 0]), state)),
+        ("recurrent_bias", lambda: recurrence("GRU", x, weights._replace(recurrent_bias=double), state)),
+    ):
+        for training in (True, False):
+            with torch.set_grad_enabled(training), raises(TensorError, argument=argument):
+                call()
 
 
 def _layers(given: dict[str, Any]) -> dict[str, Any]:
     """A stack of two layers."""
-    one = stream_arguments(given)
+    layer = stream_arguments(given)
     width = given["h_0"].shape[1]
     second = torch.randn(given["weight_ih"].shape[0], width).double()
-    doubled = {name: one[name] * 2 for name in TENSORS[1:5]} | {"h_0": one["h_0"].expand(2, -1, -1)}
-    return {**one, **doubled, "weight_ih": [given["weight_ih"], second]}
+    doubled = {name: layer[name] * 2 for name in TENSORS[1:5]} | {"h_0": layer["h_0"].expand(2, -1, -1)}
+    return {**layer, **doubled, "weight_ih": [given["weight_ih"], second]}
 
 
 @pytest.mark.parametrize("empty", ["num_blocks", "block_size"])
@@ -166,7 +183,7 @@ def test_no_block_and_no_unit_are_refused(mode: str, empty: str) -> None:
     given = arguments(mode)
     shape = (len(GATES[mode]), 0, 2, 2) if empty == "num_blocks" else (len(GATES[mode]), 3, 0, 0)
     nothing = {"weight_hh": torch.zeros(shape).double(), "bias_ih": None, "bias_hh": None}
-    with pytest.raises(RuntimeError, match=r"at least one block of at least one unit, got (0 of 2|3 of 0)"):
+    with raises(TensorError, argument="recurrent", got=shape):
         forward({**given, **nothing, "weight_ih": given["weight_ih"][:0], "h_0": given["h_0"][:, :0]})
 
 
@@ -215,13 +232,11 @@ def test_lengths_that_no_sequence_has(mode: str, inputs: int, monkeypatch: pytes
 def test_sizes_that_no_memory_has() -> None:
     """One number, expanded: its products pass what 64 bits hold."""
     given = arguments("GRU", dtype=torch.float32)
-    one, state = given["x"][:1, :1], given["h_0"][:1]
+    number, state = given["x"][:1, :1], given["h_0"][:1]
     for steps, batch in ((1 << 46, 1), (1 << 40, 1 << 20)):
-        huge = {"x": one.expand(steps, batch, 3), "h_0": state.expand(batch, 6), "lengths": None}
-        with pytest.raises(MemoryError, match=r"not enough memory for a tensor of \d+ bytes"):
+        huge = {"x": number.expand(steps, batch, 3), "h_0": state.expand(batch, 6), "lengths": None}
+        with pytest.raises(MemoryError, match=r"\d+ bytes"):
             forward({**given, **huge})
-    with pytest.raises(MemoryError, match=f"tensor of {1 << 92} bytes"):
-        Pool().empty((1 << 45, 1 << 45), torch.float32)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -240,24 +255,26 @@ def test_what_is_not_finite_in_weights_and_state_spreads_as_in_the_reference(
 def test_layers_of_another_width_are_not_streamed() -> None:
     """The output has the width of the state; a wider layer would write beyond it."""
     x, weights, state, _ = Case("GRU", 2, torch.float64, num_blocks=30).tensors()
-    with torch.no_grad(), pytest.raises(RuntimeError, match=r"state: expected .*\(1, 5, 60\).* got .*\(1, 5, 4\)"):
+    with torch.no_grad(), raises(TensorError, "(1, 5, 60)", "(1, 5, 4)", argument="state"):
         stream("GRU", x, [weights], (state[0][None, :, :4],))
 
 
 def test_attention_of_tensors_that_are_not_alike() -> None:
     q, k = torch.randn(2, 3, 4), torch.randn(2, 5, 4)
     ignored = torch.zeros(2, 5, dtype=torch.bool)
-    for message, call in (
-        ("k: expected a tensor on the CPU, as q is, got one on meta", lambda: attention(q, k.to("meta"), k, 2)),
-        ("v: expected a tensor on the CPU", lambda: attention(q, k, k.to("meta"), 2)),
-        ("ignored: expected a tensor on the CPU", lambda: attention(q, k, k, 2, ignored.to("meta"))),
-        (r"ignored: .* \(2, 5\), got \(2, 4\)", lambda: attention(q, k, k, 2, ignored[:, 1:])),
-        (r"k: .* \(2, 5, 4\), got \(1, 5, 4\)", lambda: attention(q, k[:1], k, 2)),
-        ("expected q .* and k .*, got", lambda: attention(q[0], k, k, 2)),
-        ("4 numbers are not 0 heads", lambda: attention(q, k, k, 0)),
-        ("0 numbers are not 2 heads", lambda: attention(q[..., :0], k[..., :0], k[..., :0], 2)),
+    for argument, call in (
+        ("k", lambda: attention(q, k.to("meta"), k, 2)),
+        ("v", lambda: attention(q, k, k.to("meta"), 2)),
+        ("v", lambda: attention(q, k, q, 2)),
+        ("ignored", lambda: attention(q, k, k, 2, ignored.to("meta"))),
+        ("ignored", lambda: attention(q, k, k, 2, ignored[:, 1:])),
+        ("k", lambda: attention(q, k[:1], k, 2)),
+        ("q", lambda: attention(q[0], k, k, 2)),
+        ("q", lambda: attention(q, k, k, 0)),
+        ("q", lambda: attention(q[..., :3], k[..., :3], k[..., :3], 2)),
+        ("q", lambda: attention(q[..., :0], k[..., :0], k[..., :0], 2)),
     ):
-        with pytest.raises(ValueError, match=message):
+        with raises(TensorError, argument=argument):
             call()
 
 
@@ -271,6 +288,4 @@ def test_attention_reads_signs(width: int) -> None:
         output = function(*negated, 4 // width)
         results.append([output, *torch.autograd.grad(output, (q, k, v), grad)])
     for ours, theirs in zip(*results, strict=True):
-        torch.testing.assert_close(
-            ours, theirs, rtol=0, atol=1e-13
-        )  # weights that add up to one, of numbers around one
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-13)  # weights add up to one, numbers are around one

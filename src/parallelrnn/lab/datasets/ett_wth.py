@@ -1,8 +1,8 @@
-"""The tables of the forecasting experiments: ETT and WTH, with the splits and windows of Informer.
+"""ETT and WTH, the tables of the forecasting experiments, with the splits and windows of Informer.
 
 ETT (Electricity Transformer Temperature) has seven columns every hour or 15 minutes over two years, of which 12, 4 and
 4 months of 30 days are used. WTH has twelve columns of hourly weather over the 48 months of 2010 to 2013, split into
-28, 10 and 10 of them. Both were made known by Informer (Zhou et al., "Informer: Beyond Efficient Transformer for Long
+28, 10 and 10 of them. Both come from Informer (Zhou et al., "Informer: Beyond Efficient Transformer for Long
 Sequence Time-Series Forecasting", 2021).
 """
 
@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from parallelrnn.errors import check_integer
-from parallelrnn.lab.datasets.sources import DatasetError, Source, locate
+from parallelrnn.errors import ArgumentError, FileError, check_choice, check_integer
+from parallelrnn.lab.datasets.files import DatasetError, Source, locate
 
 Times = NDArray[np.datetime64]
 
@@ -32,10 +32,10 @@ class Table:
     values: NDArray[np.float64]  # (n, C)
     columns: tuple[str, ...]  # C
     times: Times  # (n,), in seconds
-    borders: tuple[int, int, int]  # where the rows for training, validation and test end; rows after them are not used
+    borders: tuple[int, int, int]  # ends of the training, validation and test rows; later rows are not used
 
     def standardised(self) -> NDArray[np.float32]:
-        """All values, (n, C), less the mean and over the deviation that a column has in the training rows.
+        """Return all values (n, C), standardised by mean and deviation of each column in the training rows.
 
         The deviation divides by the number of rows, not by one less; a constant column is only centred.
         """
@@ -45,35 +45,29 @@ class Table:
         return np.asarray(scaled, dtype=np.float32)
 
     def windows(self, part: str, lookback: int, horizon: int) -> NDArray[np.int64]:
-        """The first rows of all windows of a part: `lookback` rows that are known, then `horizon` to be forecast.
+        """Return the first rows of all windows of a part: `lookback` known rows, then `horizon` rows to forecast.
 
-        The rows to be forecast lie in the part. Those known may reach back into the part before, as in Informer, so
-        that how many windows are judged does not depend on the look-back. Every window counts, also those that would
-        not fill a last batch.
+        The rows to forecast lie in the part. The known ones may reach back into the part before, as in Informer, so
+        that the number of windows does not depend on the look-back. Every window counts, also in an incomplete batch.
         """
-        if part not in PARTS:
-            raise ValueError(f"part should be one of {', '.join(PARTS)}, got {part!r}")
+        check_choice("part", part, PARTS)
         lookback, horizon = check_integer("lookback", lookback, 1), check_integer("horizon", horizon, 1)
         which = PARTS.index(part)
         end = self.borders[which]
-        # The training rows have no part before them: their first look-back is spent.
-        begin = lookback if which == 0 else self.borders[which - 1]  # of what is forecast
+        # No part comes before the training rows, whose first rows serve as look-back.
+        begin = lookback if which == 0 else self.borders[which - 1]  # of the rows to forecast
         if lookback > begin:
-            raise ValueError(
-                f"lookback {lookback} reaches back before the first row of {self.name} from its {part} rows, which "
-                f"begin at {begin}; use at most {begin}"
-            )
+            expected = f"at most {begin}, the rows of {self.name} before its {part} rows"
+            raise ArgumentError(argument="lookback", expected=expected, got=lookback)
         if end - begin < horizon:
-            raise ValueError(
-                f"no window fits into the {part} rows of {self.name}: lookback {lookback} leaves {max(0, end - begin)} "
-                f"rows to forecast and horizon is {horizon}; use shorter ones"
-            )
+            left = f"the {max(0, end - begin)} {part} rows of {self.name} after lookback {lookback}"
+            raise ArgumentError(argument="horizon", expected=f"at most {left}", got=horizon)
         return np.arange(begin - lookback, end - horizon - lookback + 1, dtype=np.int64)
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What a table's file has to look like."""
+    """What the file of a table has to contain."""
 
     source: Source
     columns: tuple[str, ...]
@@ -102,8 +96,8 @@ LAYOUTS = {
     "ETTh2": _ett("ETTh2", "a3dc2c597b9218c7ce1cd55eb77b283fd459a1d09d753063f944967dd6b9218b", 1),
     "ETTm1": _ett("ETTm1", "6ce1759b1a18e3328421d5d75fadcb316c449fcd7cec32820c8dafda71986c9e", 4),
     "ETTm2": _ett("ETTm2", "db973ca252c6410a30d0469b13d696cf919648d0f3fd588c60f03fdbdbadd1fd", 4),
-    # Informer links to a folder of a file-sharing service and gives no checksum. Copies that were saved again differ in
-    # their bytes and not in their values, so the form is checked instead.
+    # Informer links to a file-sharing service and gives no checksum. Copies differ in their bytes, not in their values,
+    # so columns, times and the number of rows are checked instead.
     "WTH": Layout(
         Source("wth/WTH.csv", None, None, home="https://github.com/zhouhaoyi/Informer2020 (its README links to it)"),
         (
@@ -130,29 +124,28 @@ LAYOUTS = {
 
 
 def load_table(name: str) -> Table:
-    """One of ETTh1, ETTh2, ETTm1, ETTm2 and WTH, downloaded if need be (WTH cannot be)."""
-    if name not in LAYOUTS:
-        raise ValueError(f"name should be one of {', '.join(LAYOUTS)}, got {name!r}")
+    """Return ETTh1, ETTh2, ETTm1, ETTm2 or WTH, downloaded if necessary (WTH cannot be)."""
+    check_choice("name", name, LAYOUTS)
     layout = LAYOUTS[name]
     path = locate(layout.source)
     try:
         columns, lines, times, values = read_table(path)
         _check(layout, columns, lines, times)
-    except ValueError as error:
-        raise DatasetError(f"{path} is not the {name} that was published: {error}; replace it by that one") from error
+    except FileError as error:
+        raise DatasetError(f"{path} is not the published {name}: {error}", hint="replace it with that one") from error
     return Table(name, values, columns, times, layout.borders)
 
 
 def read_table(path: Path) -> tuple[tuple[str, ...], list[int], Times, NDArray[np.float64]]:
-    """The columns, the numbers of the lines, and the times and values there, of a file of comma-separated values.
+    """Return the columns of a CSV file, and the line number, time and values of each row.
 
-    The first column holds times, the others finite numbers. Blank lines, and what follows a `#`, are passed over.
+    The first column holds times, the others finite numbers. Blank lines and comments after `#` are skipped.
     """
     lines, times, values = [], [], []
-    with path.open(encoding="utf-8-sig", errors="replace") as file:  # what is no UTF-8 is no number and no time either
+    with path.open(encoding="utf-8-sig", errors="replace") as file:  # invalid UTF-8 is neither a number nor a time
         header = file.readline().strip().split(",")
         if header[0] != "date" or len(header) < 2:
-            raise ValueError(f"expected a first line that begins with 'date,', got {','.join(header)[:80]!r}")
+            raise FileError(f"expected a first line that begins with 'date,', got {','.join(header)[:80]!r}")
         columns = tuple(header[1:])
         for number, line in enumerate(file, 2):
             row = line.partition("#")[0].strip()
@@ -160,7 +153,7 @@ def read_table(path: Path) -> tuple[tuple[str, ...], list[int], Times, NDArray[n
                 continue
             stamp, *fields = row.split(",")
             if len(fields) != len(columns):
-                raise ValueError(f"expected {len(columns)} numbers after the time in line {number}, got {len(fields)}")
+                raise FileError(f"expected {len(columns)} numbers after the time in line {number}, got {len(fields)}")
             lines.append(number)
             times.append(_time(stamp, number))
             values.append([_number(*field, number) for field in zip(fields, columns, strict=True)])
@@ -168,11 +161,11 @@ def read_table(path: Path) -> tuple[tuple[str, ...], list[int], Times, NDArray[n
 
 
 def _time(text: str, line: int) -> datetime:
-    """Written as 2010-01-31 07:00:00 (ETT) or as 1/31/2010 7:00 (WTH)."""
+    """Return a time that is written as 2010-01-31 07:00:00 (ETT) or as 1/31/2010 7:00 (WTH)."""
     try:
         return datetime.strptime(text, "%m/%d/%Y %H:%M") if "/" in text else datetime.fromisoformat(text)
     except ValueError:
-        raise ValueError(f"expected a time at the beginning of line {line}, got {text!r}") from None
+        raise FileError(f"expected a time at the beginning of line {line}, got {text!r}") from None
 
 
 def _number(text: str, column: str, line: int) -> float:
@@ -181,17 +174,17 @@ def _number(text: str, column: str, line: int) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise ValueError(f"expected a finite number for {column} in line {line}, got {text!r}")
+        raise FileError(f"expected a finite number for {column} in line {line}, got {text!r}")
     return value
 
 
 def _check(layout: Layout, columns: tuple[str, ...], lines: list[int], times: Times) -> None:
     if columns != layout.columns:
-        raise ValueError(f"expected the columns {', '.join(layout.columns)}, got {', '.join(columns)}")
+        raise FileError(f"expected the columns {', '.join(layout.columns)}, got {', '.join(columns)}")
     if len(times) != layout.rows:
-        raise ValueError(f"expected {layout.rows} rows, got {len(times)}")
+        raise FileError(f"expected {layout.rows} rows, got {len(times)}")
     expected = np.datetime64(layout.first, "s") + np.arange(layout.rows) * np.timedelta64(layout.step, "s")
     wrong = np.flatnonzero(times != expected)
     if len(wrong):
         first = wrong[0]
-        raise ValueError(f"expected line {lines[first]} to be of {expected[first]}, got {times[first]}")
+        raise FileError(f"expected the time {expected[first]} in line {lines[first]}, got {times[first]}")

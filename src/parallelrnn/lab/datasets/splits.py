@@ -1,4 +1,4 @@
-"""Inputs with their targets, and how they are split."""
+"""Examples, and their split into training, validation and test."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class Examples:
         return len(self.inputs)
 
     def take(self, rows: NDArray[np.int64]) -> Examples:
-        """Some of the examples, in the order asked for."""
+        """Return the examples in these rows."""
         return Examples(self.inputs[rows], self.targets[rows])
 
 
 @dataclass(frozen=True)
 class TrainingSplits:
-    """Examples to fit with and examples to choose with."""
+    """Examples for training and for validation."""
 
     train: Examples
     validation: Examples
@@ -38,17 +38,15 @@ class TrainingSplits:
 
 @dataclass(frozen=True)
 class Splits(TrainingSplits):
-    """Examples to fit with, to choose with and to judge with."""
+    """Examples for training, validation and test."""
 
     test: Examples
 
 
 def permutation(count: int, seed: int) -> NDArray[np.int64]:
-    """The numbers below `count` in random order, the same for a seed with every release of numpy.
+    """Return the numbers below `count` in random order, the same for a seed with every release of numpy.
 
-    Use it wherever an order is part of an experiment and has to be the same for ever: which examples are for
-    validation, or in which order the pixels of an image are read, as `permutation(784, 0)` has it for MNIST.
-    `numpy.random.Generator.permutation` may change with a release: numpy promises that the bits of PCG64 stay as they
-    are, not what a `Generator` makes of them.
+    For orders that are part of an experiment: which examples are for validation, or in which order the pixels of an
+    image are read. numpy promises that the bits of PCG64 stay the same, not what a `Generator` makes of them.
     """
     return np.argsort(np.random.PCG64(seed).random_raw(count), kind="stable").astype(np.int64)

@@ -1,7 +1,7 @@
-"""Where data files come from: a directory of your own, earlier downloads, or the web.
+"""Finding data files: in a directory of the user, among earlier downloads, or on the web.
 
-`PARALLELRNN_DATA` names the directory of your own. Downloads are kept in `$XDG_CACHE_HOME/parallelrnn`, which is
-`~/.cache/parallelrnn` unless that is set. A file whose checksum is known is checked each time it is used.
+`PARALLELRNN_DATA` names the user's directory. Downloads go to `$XDG_CACHE_HOME/parallelrnn`, by default
+`~/.cache/parallelrnn`. A file whose checksum is known is checked each time it is used.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin
 
+from parallelrnn.errors import FileError
 from parallelrnn.io import write_bytes
 
-_LONGEST = 1 << 31  # bytes of an unpacked file; the longest, of EigenWorms, holds 14 million numbers
+_MAX_UNPACKED = 1 << 31  # bytes; the longest file, of EigenWorms, holds 14 million numbers
 
 
-class DatasetError(RuntimeError):
-    """A data file is missing or is not what it should be; the message says which file to put where."""
+class DatasetError(FileError, RuntimeError):
+    """A data file that is missing, or is not the published one."""
 
 
 @dataclass(frozen=True)
@@ -34,35 +35,35 @@ class Source:
     """One file of a data set, and where it comes from."""
 
     path: str  # under the data directory, such as "ett/ETTh1.csv"
-    sha256: str | None  # of the file itself; None where nobody publishes one
+    sha256: str | None  # of the file itself; None if none is published
     url: str | None  # of the file or, with `member`, of an archive that holds it; None: it cannot be downloaded
     member: str | None = None  # the file's name in the archive
     archive_sha256: str | None = None
-    home: str | None = None  # a page for people, where there is no address to download from
+    home: str | None = None  # a web page, where there is no address to download from
 
     @property
     def name(self) -> str:
-        """The file's name, without its folder."""
+        """The name of the file without its folder."""
         return self.path.rpartition("/")[2]
 
     @property
     def archive(self) -> str | None:
-        """Where the archive lies under the data directory: beside the file, by the name it has on the web."""
+        """The path of the archive under the data directory: beside the file, with its name on the web."""
         if self.member is None or self.url is None:
             return None
         return f"{self.path.rpartition('/')[0]}/{self.url.rpartition('/')[2]}"
 
 
 def locate(*sources: Source) -> Path:
-    """The path of a data file, which is downloaded if need be; of several forms of one file, the first at hand.
+    """Return the path of a data file, downloaded if necessary; of several forms of one file, the first that is there.
 
-    In this order: the directory that `PARALLELRNN_DATA` names, earlier downloads, the web. An archive that holds the
-    file will do as well, in either place.
+    Searched are the directory that `PARALLELRNN_DATA` names, earlier downloads and the web, in this order. An archive
+    that holds the file will do as well.
     """
-    here = find(*sources)
-    if here is not None:
-        return here
-    reason = "there is no address that it could be downloaded from"
+    path = find(*sources)
+    if path is not None:
+        return path
+    reason = "it cannot be downloaded"
     for source in sources:
         if source.url is not None:
             try:
@@ -73,11 +74,11 @@ def locate(*sources: Source) -> Path:
             except ModuleNotFoundError:
                 reason = f"downloading {source.url} needs pooch: pip install 'parallelrnn[datasets]'"
                 break
-    raise DatasetError(f"{sources[0].name} is not at hand, and {reason}. {_advice(*sources)}")
+    raise DatasetError(f"{sources[0].name} is missing: {reason}", hint=_advice(*sources))
 
 
 def find(*sources: Source) -> Path | None:
-    """The path of a data file if it is at hand, of several forms of it the first; nothing is downloaded."""
+    """Return the path of a data file, or None if it would have to be downloaded."""
     own, cache = _own(), _cache()
     if own is not None:
         for source in sources:
@@ -85,8 +86,8 @@ def find(*sources: Source) -> Path | None:
             if path.is_file():
                 if not _is_right(path, source.sha256):
                     raise DatasetError(
-                        f"{path} is damaged or another version: expected sha256 {source.sha256}, got {_sha256(path)}; "
-                        f"replace it{_from(source)}, or take it away to have another one used"
+                        f"{path} is damaged or another version: its sha256 is {_sha256(path)}, not {source.sha256}",
+                        hint=f"replace it{_from(source)}, or remove it",
                     )
                 return path
     for source in sources:
@@ -99,85 +100,77 @@ def find(*sources: Source) -> Path | None:
                 try:
                     return _extract(own / source.archive, source)
                 except ValueError as error:
-                    raise DatasetError(
-                        f"{error}; put {source.name} itself beside it, replace it{_from(source)}, or take it away"
-                    ) from error
+                    hint = f"put {source.name} itself beside it, replace it{_from(source)}, or remove it"
+                    raise DatasetError(str(error), hint=hint) from error
     return None
 
 
 def _own() -> Path | None:
-    """The directory of the reader's own files."""
+    """Return the user's directory, or None if there is none."""
     name = os.environ.get("PARALLELRNN_DATA")
     if not name:
         return None
     path = Path(name).expanduser()
     if not path.is_dir():
-        if path.exists():
-            raise DatasetError(
-                f"PARALLELRNN_DATA is {name}, which is a file; name the directory that the data files lie under, or "
-                "unset the variable"
-            )
-        raise DatasetError(
-            f"PARALLELRNN_DATA is {name}, and there is no such directory; make it, or unset the variable"
-        )
+        problem = "which is a file" if path.exists() else "which does not exist"
+        raise DatasetError(f"PARALLELRNN_DATA is {name}, {problem}", hint="name a directory, or unset the variable")
     return path
 
 
 def _cache() -> Path:
-    # The same on every system, as torch and Hugging Face have it, and pooch need not be there to find it.
+    # The same on every system, as for torch and Hugging Face.
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "parallelrnn"
 
 
 def _download(source: Source) -> Path:
-    """Into the cache, whole and right or not at all; out of an archive, where it comes in one."""
+    """Download a file to the cache, and extract it if it comes in an archive."""
     pooch = importlib.import_module("pooch")
     cache = _cache()
     path = source.archive or source.path
     known = source.archive_sha256 if source.archive else source.sha256
     fetcher = pooch.create(cache, base_url="", registry={path: known}, urls={path: source.url})
-    # pooch refuses to show progress where tqdm is missing.
-    bar = sys.stderr.isatty() and importlib.util.find_spec("tqdm") is not None
-    downloader = pooch.HTTPDownloader(progressbar=bar, hooks={"response": _refuse_open_ways})
-    found = Path(fetcher.fetch(path, downloader=downloader))
+    bar = sys.stderr.isatty() and importlib.util.find_spec("tqdm") is not None  # pooch needs it for a bar
+    downloader = pooch.HTTPDownloader(progressbar=bar, hooks={"response": _reject_redirects_from_https})
+    download = Path(fetcher.fetch(path, downloader=downloader))
     if source.archive is None:
-        return found
+        return download
     try:
-        return _extract(found, source)
+        return _extract(download, source)
     except ValueError:
-        found.unlink(missing_ok=True)  # an error page, say; kept, it would be taken for the archive the next time
+        download.unlink(missing_ok=True)  # an error page, say, which would be taken for the archive the next time
         raise
 
 
-def _refuse_open_ways(response: Any, **_: Any) -> None:
-    """By https, wherever an address leads: on any other way everybody could send another file."""
+def _reject_redirects_from_https(response: Any, **_: Any) -> None:
+    """Raise if an address leads elsewhere than to https: anyone could send another file."""
     if response.is_redirect:
         target = urljoin(response.url, response.headers["location"])
         if not target.startswith("https:"):
-            raise ValueError(f"it leads to {target}, which is not https")
+            raise ValueError(f"it redirects to {target}, which is not https")
 
 
 def _extract(archive: Path, source: Source) -> Path:
-    """The file out of its archive, into the cache: the reader's own directory may be read-only."""
+    """Extract a file from its archive to the cache: the user's directory may be read-only."""
     assert source.member is not None
     if not _is_right(archive, source.archive_sha256):
-        raise ValueError(f"{archive} has sha256 {_sha256(archive)}, expected {source.archive_sha256}")
+        raise ValueError(f"the sha256 of {archive} is {_sha256(archive)}, not {source.archive_sha256}")
     try:
         data = _read_member(archive, source.member)
-    # A RuntimeError says that it is encrypted, or compressed in a way that Python does not know.
+    # A RuntimeError: it is encrypted, or compressed in a way that Python does not know.
     except (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, lzma.LZMAError, OSError, RuntimeError) as error:
-        why = (str(error) or type(error).__name__).splitlines()[0]  # tarfile lists every form it tried
-        raise ValueError(f"{archive} cannot be unpacked ({why})") from error
+        reason = (str(error) or type(error).__name__).splitlines()[0]  # tarfile lists every form it tried
+        raise ValueError(f"{archive} cannot be unpacked ({reason})") from error
     if data is None:
-        raise ValueError(f"{archive} holds no file {source.member}")
+        raise ValueError(f"{archive} has no file {source.member}")
     if source.sha256 is not None and hashlib.sha256(data).hexdigest() != source.sha256:
-        raise ValueError(f"{source.member} in {archive} has another sha256 than {source.sha256}")
+        raise ValueError(f"the sha256 of {source.member} in {archive} is not {source.sha256}")
     path = _cache() / source.path
     path.parent.mkdir(parents=True, exist_ok=True)
     return write_bytes(path, data)
 
 
 def _read_member(archive: Path, member: str) -> bytes | None:
-    """A file of an archive, in whichever folder of it; read, never unpacked to a path that the archive chooses."""
+    """Return the bytes of a file in any folder of an archive; nothing is written to paths that the archive chooses."""
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as opened:
             for name in opened.namelist():
@@ -195,9 +188,9 @@ def _read_member(archive: Path, member: str) -> bytes | None:
 
 
 def _check_length(member: str, length: int) -> None:
-    """A few packed bytes can say that they are any number."""
-    if length > _LONGEST:
-        raise ValueError(f"{member} would have {length} bytes unpacked, and no file of a data set has above {_LONGEST}")
+    """Raise if a file would take too much memory: a few packed bytes can claim any length."""
+    if length > _MAX_UNPACKED:
+        raise ValueError(f"{member} claims {length} bytes, more than any file of a data set ({_MAX_UNPACKED})")
 
 
 def _is_right(path: Path, sha256: str | None) -> bool:
@@ -214,18 +207,18 @@ def _sha256(path: Path) -> str:
 
 def _from(source: Source) -> str:
     address = source.url or source.home
-    return f" by that of {address}" if address else ""
+    return f" with that of {address}" if address else ""
 
 
 def _advice(*sources: Source) -> str:
-    """Which file to put where, for whom it was not found."""
+    """Return which file to put where."""
     own = _own()
     directory = own or _cache()
-    ways = [str(directory / source.path) for source in sources]
+    places = [str(directory / source.path) for source in sources]
     if own:
         archives = dict.fromkeys(source.archive for source in sources if source.archive)
-        ways += [f"{directory / archive} (the archive)" for archive in archives]
+        places += [f"{directory / archive} (the archive)" for archive in archives]
     address = next((source.url or source.home for source in sources if source.url or source.home), None)
-    get = f"Get it from {address} and put it at " if address else "Put it at "
-    unset = "" if own else ", or under that name into a directory that PARALLELRNN_DATA names"
-    return get + " or ".join(ways) + unset
+    get = f"get it from {address} and put it at " if address else "put it at "
+    own_directory = "" if own else ", or under that name into a directory that PARALLELRNN_DATA names"
+    return get + " or ".join(places) + own_directory

@@ -1,6 +1,7 @@
-"""What may reach a kernel. Kernels believe the shapes that they are told; what does not fit is refused here.
+"""Validation of what reaches a kernel: tensors by number, shape, dtype, device and layout.
 
-Anybody can call an operator, with any tensors. What a kernel would then read or write is not in its tensors.
+Anybody can call an operator with any tensors, and a kernel trusts the shapes that it is given: with wrong ones it would
+read and write memory that is not its own.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from parallelrnn.errors import TensorError, check_choice
 from parallelrnn.kernels.weights import GATES, NUM_STATES, Arguments, State, Stored, Weights
 
 
 def check_arguments(arguments: Arguments) -> None:
-    """Refuse tensors that are no recurrence together: by number, shape, dtype, device and layout."""
+    """Raise unless the tensors make up a recurrence."""
     mode, x, weights, state, lengths, _ = arguments
     width = _check_weights(mode, weights)
     _check_input(x, weights)
@@ -30,9 +32,9 @@ def check_stack(
     lengths: Tensor | None,
     aggregate: tuple[Tensor, Tensor | None] | None,
 ) -> None:
-    """The same for layers one after the other, of which each takes what the one before gives."""
+    """Raise unless the tensors make up layers of which each takes the output of the one before."""
     if not layers:
-        raise RuntimeError("expected the weights of at least one layer, got none")
+        raise TensorError(argument="layers", expected="the weights of at least one layer", got=[])
     width = _check_weights(mode, layers[0])
     for weights in layers[1:]:
         _check_weights(mode, weights)
@@ -52,7 +54,7 @@ def check_stack(
 def check_stored(
     arguments: Arguments, stored: Stored, grad_output: Tensor | None, grad_state: Sequence[Tensor | None]
 ) -> None:
-    """Refuse what forward has not stored like this, and gradients that are not of its results."""
+    """Raise unless forward can have stored these tensors, and the gradients are those of its results."""
     _, x, weights, state, _, _ = arguments
     gates, num_blocks, block_size, _ = weights.recurrent.shape
     width = num_blocks * block_size
@@ -68,30 +70,23 @@ def check_stored(
 def check_tensor(
     name: str, tensor: Tensor, shape: Sequence[int], like: Tensor, dtype: torch.dtype | None = None
 ) -> None:
-    """Refuse another shape than this, and a dtype or a device other than those of the tensor `like`."""
-    dtype = dtype or like.dtype
-    same = tensor.shape == tuple(shape) and tensor.dtype == dtype and tensor.device == like.device
-    if not same or tensor.layout != torch.strided:
-        place = "the CPU" if like.device.type == "cpu" else like.device
-        layout = "" if tensor.layout == torch.strided else f" and layout {tensor.layout}"
-        raise RuntimeError(
-            f"{name}: expected {dtype} of shape {tuple(shape)} on {place}, "
-            f"got {tensor.dtype} of shape {tuple(tensor.shape)} on {tensor.device}{layout}"
-        )
+    """Raise unless the tensor is dense, of this shape, and has the dtype and the device of `like`."""
+    expected = (dtype or like.dtype, tuple(shape), like.device, torch.strided)
+    got = (tensor.dtype, tuple(tensor.shape), tensor.device, tensor.layout)
+    if got != expected:
+        raise TensorError(argument=name, expected=str(expected), got=got)
 
 
 def _check_weights(mode: str, weights: Weights) -> int:
-    """The width K * D of a layer whose weights agree with each other."""
-    if mode not in GATES:
-        raise ValueError(f"mode {mode!r} is not known; use one of {', '.join(map(repr, GATES))}")
+    """Return the width K * D of a layer whose weights fit each other."""
+    check_choice("mode", mode, GATES)
     gates, recurrent = len(GATES[mode]), weights.recurrent
     _check_rank("recurrent", recurrent, "(G, K, D, D)", 4)
     _check_rank("input", weights.input, "(G * K * D, input_size)", 2)
     _, num_blocks, block_size, _ = recurrent.shape
     if num_blocks * block_size == 0:
-        raise RuntimeError(
-            f"recurrent: expected at least one block of at least one unit, got {num_blocks} of {block_size}"
-        )
+        expected = "(G, K, D, D) with at least one block of at least one unit"
+        raise TensorError(argument="recurrent", expected=expected, got=tuple(recurrent.shape))
     rows = gates * num_blocks * block_size
     check_tensor("recurrent", recurrent, (gates, num_blocks, block_size, block_size), recurrent)
     check_tensor("input", weights.input, (rows, weights.input.shape[1]), recurrent)
@@ -108,7 +103,7 @@ def _check_input(x: Tensor, weights: Weights) -> None:
 
 def _check_state(mode: str, state: State, shape: tuple[int, ...], weights: Weights) -> None:
     if len(state) != NUM_STATES[mode]:
-        raise RuntimeError(f"state: expected {NUM_STATES[mode]} tensors for {mode}, got {len(state)}")
+        raise TensorError(argument="state", expected=f"{NUM_STATES[mode]} tensors for {mode}", got=len(state))
     for s in state:
         check_tensor("state", s, shape, weights.recurrent)
 
@@ -120,4 +115,4 @@ def _check_lengths(lengths: Tensor | None, x: Tensor) -> None:
 
 def _check_rank(name: str, tensor: Tensor, shape: str, rank: int) -> None:
     if tensor.dim() != rank:
-        raise RuntimeError(f"{name}: expected a tensor {shape}, got the shape {tuple(tensor.shape)}")
+        raise TensorError(argument=name, expected=f"a tensor {shape}", got=tuple(tensor.shape))
