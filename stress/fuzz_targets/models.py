@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import warnings
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,11 +32,11 @@ def _forecasters() -> list[Forecaster]:
     table = pd.concat([pd.DataFrame({"unique_id": name, "ds": hours, "y": wave}) for name in "ab"])
     small: dict[str, Any] = {"hidden_size": 4, "num_waves": 2, "num_decays": 1, "max_epochs": 1, "epoch_steps": (2, 2)}
     covariates: dict[str, Any] = {"past_covariates": ["p"], "static_covariates": ["s"]}
-    whole = table[table["unique_id"] == "a"].drop(columns="unique_id").assign(ds=range(120))
+    integers = table[table["unique_id"] == "a"].drop(columns="unique_id").assign(ds=range(120))
     return [
         Forecaster(4, 8, **small).fit(table),
         Forecaster(4, 8, cell="gru", quantiles=[0.1, 0.9], **small, **covariates).fit(table.assign(p=1.0, s=2.0)),
-        Forecaster(4, 8, cell="lstm", decoder="linear", gate=True, num_layers=2, **small).fit(whole),
+        Forecaster(4, 8, cell="lstm", decoder="linear", gate=True, num_layers=2, **small).fit(integers),
     ]
 
 
@@ -50,18 +51,18 @@ def _estimators() -> list[Any]:
 
 
 def _inputs(fitted: list[Any], folder: Path) -> list[bytes]:
-    """What each model says of itself and of its tensors."""
-    found = []
+    """Return the metadata of each model and the description of its tensors."""
+    inputs = []
     for index, model in enumerate(fitted):
         directory = model.save(folder / str(index))
         metadata, tensors = load_tensors(directory / MODEL_FILE)
         described = _numbers.describe(index, tensors)
-        found.append(json.dumps({"from": index, "metadata": metadata, "tensors": described}).encode())
-    return found
+        inputs.append(json.dumps({"from": index, "metadata": metadata, "tensors": described}).encode())
+    return inputs
 
 
 def _load_and_use(kinds: tuple[Any, ...], data: bytes, folder: Path) -> None:
-    """What loads can be forecast with and explained, or refuses."""
+    """Load a model; one that loads has to forecast and to explain itself, or raise."""
     try:
         document = json.loads(data)
         kind = kinds[document["from"]]
@@ -104,19 +105,14 @@ def _load_file(data: bytes, folder: Path) -> None:
     Forecaster.load(folder)
 
 
+def _use(name: str, fit: Callable[[], list[Any]], kinds: tuple[Any, ...]) -> Target:
+    read = partial(_load_and_use, kinds)
+    return Target(name=name, seeds=lambda folder: _inputs(fit(), folder), read=read, mutate=grammar.mutate)
+
+
 TARGETS = [
-    Target(
-        "forecaster",
-        lambda folder: _inputs(_forecasters(), folder),
-        partial(_load_and_use, (Forecaster,) * 3),
-        mutate=grammar.mutate,
-    ),
-    Target(
-        "sequence-estimators",
-        lambda folder: _inputs(_estimators(), folder),
-        partial(_load_and_use, _KINDS),
-        mutate=grammar.mutate,
-    ),
-    Target("model-weights", _file_seeds, _load_file, (ModelFileError,)),
-    Target("model-manifest", _manifest_seeds, _load_manifest, (ModelFileError,)),
+    _use("forecaster", _forecasters, (Forecaster,) * 3),
+    _use("sequence-estimators", _estimators, _KINDS),
+    Target(name="model-weights", seeds=_file_seeds, read=_load_file, errors=(ModelFileError,)),
+    Target(name="model-manifest", seeds=_manifest_seeds, read=_load_manifest, errors=(ModelFileError,)),
 ]

@@ -31,7 +31,7 @@ def forecaster(tmp_path_factory: pytest.TempPathFactory) -> Path:
     hours = pd.date_range("2024-01-01", periods=80, freq="h")
     table = pd.concat([pd.DataFrame({"unique_id": name, "ds": hours, "y": np.sin(np.arange(80) / 4)}) for name in "ab"])
     small: dict[str, Any] = {"hidden_size": 4, "num_waves": 2, "num_decays": 1, "max_epochs": 1, "epoch_steps": (1, 1)}
-    return Forecaster(4, 8, gate=True, **small).fit(table).save(tmp_path_factory.mktemp("forecaster"))
+    return Forecaster(4, 8, gate=True, cycles=[8.0], **small).fit(table).save(tmp_path_factory.mktemp("forecaster"))
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,25 @@ def put(part: str, name: Any, value: Any) -> Callable[[Metadata, Tensors], None]
     def change(metadata: Metadata, tensors: Tensors) -> None:
         metadata[part][name] = value
 
-    change.__name__ = f"{part}-{name}-{value}"
+    change.__name__ = f"{part}-{name}-{str(value)[:20]}"
+    return change
+
+
+def fill(name: str, place: Any, value: Any) -> Callable[[Metadata, Tensors], None]:
+    def change(metadata: Metadata, tensors: Tensors) -> None:
+        tensors[name][place] = value
+
+    change.__name__ = f"{name}-{value}"
+    return change
+
+
+def halve(name: str) -> Callable[[Metadata, Tensors], None]:
+    """Turn integers into numbers that are none."""
+
+    def change(metadata: Metadata, tensors: Tensors) -> None:
+        tensors[name] = tensors[name] / 2
+
+    change.__name__ = f"halve-{name}"
     return change
 
 
@@ -111,20 +129,16 @@ CHANGES = [
     put("arguments", "quantiles", [0.1, 0.9]),
     put("columns", "targets", [["y"]]),
     put("columns", "targets", ["ds"]),
-    put("series", 0, {"name": "b", "position": 0, "trained": 0, "cycles": []}),
-    put("series", 0, {"name": {"a": 1}, "position": 0, "trained": 0, "cycles": []}),
-    put("series", 1, {"name": "b", "position": 10**30, "trained": 0, "cycles": []}),
-    put("series", 1, {"name": "b", "position": 2**52, "trained": 0, "cycles": []}),
-    put("series", 1, {"name": "b", "position": 0.5, "trained": 0, "cycles": []}),
-    put("sample", "series", [-1]),
-    put("sample", "series", [HUGE]),
-    put("sample", "positions", [0]),
-    shorten("series.0.past"),
-    shorten("series.1.observed"),
-    shorten("series.0.mean"),
-    shorten("calibration.counts"),
-    shorten("sample.state"),
-    shorten("sample.added"),
+    put("names", 0, "b"),
+    put("names", 0, {"a": 1}),
+    *(fill("series.steps", (1, 1), position) for position in (2**62, 2**52)),  # in which no calendar has a year
+    *(fill("series.steps", (0, 0), length) for length in (-1, 0, 9, HUGE)),
+    *(fill("sample.origins", (0, 0), index) for index in (-1, 2, HUGE)),
+    *(fill("cycle.series", 0, index) for index in (-1, 2, HUGE)),
+    fill("cycle.period", 0, 1.0),
+    *(halve(name) for name in ("series.steps", "cycle.series", "sample.origins")),
+    *(shorten(f"series.{name}") for name in ("values", "observed", "past", "static", "steps")),
+    *(shorten(name) for name in ("scaler", "cycle.waves", "calibration.counts", "sample.state", "sample.exog_effect")),
 ]
 
 

@@ -13,8 +13,8 @@ from utilsforecast.losses import mae, mse, quantile_loss
 
 from parallelrnn import Forecaster
 from parallelrnn.errors import ArgumentError, CheckpointError, TrainingError
-from parallelrnn.forecast.panel import Series
-from parallelrnn.forecast.windows import Batch, CovariateScale, Profile, Sequences
+from parallelrnn.forecast.data import Series
+from parallelrnn.forecast.windows import Batch, CovariateScaler, SeriesScaler, WindowDataset
 from parallelrnn.sequence.data import SequenceBatch
 from parallelrnn.training import trainer as training
 from parallelrnn.training.checkpoint import FILE, Checkpoint, saved_progress
@@ -197,12 +197,12 @@ def slope_trainer(**options: Any) -> Trainer[Slope]:
     """On a series that grows by 50 in each step."""
     config = TrainerConfig(**{"learning_rate": 0.1, "batch_size": 8, "epoch_steps": (2, 2), **options})
     values, none = 50 * np.arange(40.0)[:, None], np.zeros((40, 0))
-    one = Series("a", 0, values, np.ones((40, 1), bool), none, none, np.zeros(0))
-    sequences = Sequences(
-        [one], [Profile(np.zeros(1), np.ones(1), (), np.zeros(1))], CovariateScale.of([one], [40]), 4, 2
-    )
-    windows = sequences.origins([4], [38])
-    return Trainer(Slope(), sequences, windows, windows, pointwise("mse"), config, 0, make_fabric())
+    observed = np.ones((40, 1), bool)
+    series = Series(name="a", position=0, values=values, observed=observed, past=none, future=none, static=np.zeros(0))
+    scaler = SeriesScaler(np.zeros(1), np.ones(1), (), np.zeros(1))
+    dataset = WindowDataset([series], [scaler], CovariateScaler.fit([series], [40]), 4, 2)
+    windows = dataset.windows([4], [38])
+    return Trainer(Slope(), dataset, windows, windows, pointwise("mse"), config, 0, make_fabric())
 
 
 @pytest.mark.parametrize(

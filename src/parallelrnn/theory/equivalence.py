@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from parallelrnn.nn.checks import check_size
+from parallelrnn.nn.blocks import check_size
 from parallelrnn.theory.networks import (
     ModifiedLayer,
     ModifiedParaRNN,

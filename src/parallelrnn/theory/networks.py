@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from parallelrnn.nn import ParaRNN
-from parallelrnn.nn.checks import check_size
+from parallelrnn.nn.blocks import check_size
 
 
 class ParaRNNNetwork(nn.Module):

@@ -25,7 +25,7 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
-from parallelrnn.nn.checks import check_size
+from parallelrnn.nn.blocks import check_size
 
 Array = NDArray[np.float64]
 

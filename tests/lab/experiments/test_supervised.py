@@ -57,13 +57,13 @@ def test_a_training_out_of_time_resumes_to_the_bit(tmp_path: Path, steps: int) -
     expected, progress = run(Workspace())
     stops = 0
     while True:
-        told: list[float] = []
+        reported: list[float] = []
         try:
-            network, resumed = run(Clock(tmp_path, tell=told.append).after(steps))
+            network, resumed = run(Clock(tmp_path, report=reported.append).after(steps))
             break
         except OutOfTimeError:
             stops += 1
-            assert told[-1] == pytest.approx(stops * steps / 28)
+            assert reported[-1] == pytest.approx(stops * steps / 28)
             assert saved_progress(tmp_path / FILE)["step"] == stops * steps % 7  # type: ignore[index]
     assert stops == -(-28 // steps) - 1
     assert (resumed.history, resumed.notes) == (progress.history, progress.notes)

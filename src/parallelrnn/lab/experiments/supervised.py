@@ -116,7 +116,9 @@ def train(
     """Train a network, from where an earlier run stopped; raise OutOfTimeError if there is no time to finish."""
     checkpoint = None
     if workspace.directory is not None:
-        checkpoint = Checkpoint(workspace.directory, fingerprint, True, every=workspace.every, each_epoch=False)
+        checkpoint = Checkpoint(
+            workspace.directory, fingerprint, True, every=workspace.checkpoint_every, each_epoch=False
+        )
     rows = torch.empty(0, dtype=torch.int64)  # the sampler has them
     trainer = Trainer(
         network,
@@ -141,7 +143,7 @@ def train(
             progress.notes.append(observe(network))
 
     def should_stop() -> bool:
-        workspace.tell((progress.epoch + progress.step / sampler.steps) / config.max_epochs)
+        workspace.report((progress.epoch + progress.step / sampler.steps) / config.max_epochs)
         return workspace.is_over
 
     if not progress.notes:

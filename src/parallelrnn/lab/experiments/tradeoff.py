@@ -1,11 +1,11 @@
 """Accuracy by block size: Section 6.1 of arXiv 2605.02692, its Figures 2(c) and D.1 and Table S.2.
 
-A dense RNN of width 128 makes the data, and ParaRNNs of the same width and blocks of 1 to 128 units learn them; blocks
-of 128 are `torch.nn.RNN`. Two things about the data as the paper describes them matter:
+A dense RNN of width 128 generates the data, and ParaRNNs of the same width with blocks of 1 to 128 units learn them;
+blocks of 128 are `torch.nn.RNN`. Two things matter about the data as the paper describes them:
 
-- weights from N(0, 1) make that RNN chaotic: its recurrent matrix has spectral radius sqrt(128), and most of what it
-  gives cannot be told from its input by anyone. `recurrent_scale` 1/sqrt(128) (0.0884) keeps it at the edge of that,
-  and both are run;
+- weights from N(0, 1) make that RNN chaotic: its recurrent matrix has spectral radius sqrt(128), and no model can
+  predict most of its output from its input. `recurrent_scale` 1/sqrt(128) (0.0884) keeps it at the edge of chaos. Both
+  are run;
 - the batch size, the number of epochs and what counts as no improvement are not given: 128, 40 and three epochs.
 """
 
@@ -25,7 +25,7 @@ BLOCK_SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 EDGE = 0.0884  # 1/sqrt(128), the scale at which such a recurrence turns chaotic
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TradeoffConfig:
     """One block size on data of one kind."""
 
@@ -45,9 +45,9 @@ class TradeoffConfig:
 
 
 def cells() -> list[TradeoffConfig]:
-    """Both kinds of data, both variances, all block sizes."""
+    """Return both kinds of data, both variances and all block sizes."""
     return [
-        TradeoffConfig(size, variance, scale)
+        TradeoffConfig(block_size=size, noise_variance=variance, recurrent_scale=scale)
         for scale in (1.0, EDGE)
         for variance in (1.0, 5.0)
         for size in BLOCK_SIZES
@@ -55,7 +55,7 @@ def cells() -> list[TradeoffConfig]:
 
 
 def run(config: TradeoffConfig, seed: int, workspace: Workspace) -> Outcome:
-    """Data and initial weights are those of the seed; data are the same for all block sizes."""
+    """Run a configuration; the seed decides data, the same for all block sizes, and initial weights."""
     splits = tradeoff_simulation(
         seed,
         noise_variance=config.noise_variance,
@@ -64,7 +64,7 @@ def run(config: TradeoffConfig, seed: int, workspace: Workspace) -> Outcome:
         sizes=(config.train, config.validation, config.test),
         recurrent_scale=config.recurrent_scale,
     )
-    training, validation, test = (part_of(one) for one in (splits.train, splits.validation, splits.test))
+    training, validation, test = (as_subset(examples) for examples in (splits.train, splits.validation, splits.test))
     torch.manual_seed(seed)
     dense = config.block_size == config.hidden_size
     network = Recurrent(
@@ -75,7 +75,7 @@ def run(config: TradeoffConfig, seed: int, workspace: Workspace) -> Outcome:
         block_size=config.block_size,
         aggregate=None,
     )
-    data = sum_of_targets(splits.train)
+    data = data_checksum(splits.train)
     progress = fit(network, training, validation, config, seed, workspace, fingerprint=data)
     metrics = regression_errors(network, test)
     metrics |= {"variance": float(splits.test.targets.var(0).mean()), "parameters": count_parameters(network)}
@@ -83,17 +83,15 @@ def run(config: TradeoffConfig, seed: int, workspace: Workspace) -> Outcome:
     return Outcome(metrics, progress.history, {"data": data})
 
 
-def part_of(examples: Examples) -> Subset:
-    """Examples in memory."""
+def as_subset(examples: Examples) -> Subset:
+    """Return examples that are in memory as a subset."""
     inputs, targets = torch.from_numpy(examples.inputs), torch.from_numpy(examples.targets)
     return Subset(len(examples), lambda rows: (inputs[rows], targets[rows]))
 
 
-def sum_of_targets(examples: Examples) -> str:
-    """By which data are known again: rounding decides where chaos leads, and another machine may round otherwise."""
+def data_checksum(examples: Examples) -> str:
+    """Return a checksum that identifies the data: chaos amplifies rounding, and machines round differently."""
     return hashlib.sha256(examples.targets.tobytes()).hexdigest()[:16]
 
 
-EXPERIMENT = Experiment(
-    "tradeoff", "Figures 2(c) and D.1, Table S.2: test error by block size", TradeoffConfig, cells, run, 25
-)
+EXPERIMENT = Experiment(name="tradeoff", config=TradeoffConfig, cells=cells, run=run, replicates=25)
