@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 
 from parallelrnn.forecast.panel import Series
 from parallelrnn.forecast.seasonality import calendar_periods, fit_cycles
-from parallelrnn.interpret.units import Step
+from parallelrnn.interpret.display import Step
 
 
 def series(values: NDArray[np.float64], position: int = 0) -> Series:

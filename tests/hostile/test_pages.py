@@ -11,7 +11,7 @@ import torch
 from matplotlib.figure import Figure
 
 from parallelrnn import Forecaster, ParaRNN, report
-from parallelrnn.interpret.text import printable
+from parallelrnn.interpret.display import printable
 from parallelrnn.lab.document import document
 from parallelrnn.lab.running.store import Store
 from tests.browser import complaints, open_page, requests

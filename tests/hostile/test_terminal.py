@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from parallelrnn.cli import forecasting
 from parallelrnn.cli.app import app
 from parallelrnn.cli.refusals import note
-from parallelrnn.interpret.text import Display, printable
+from parallelrnn.interpret.display import Display, printable
 from tests.hostile.names import NAMES, OBEYED
 
 

@@ -15,7 +15,7 @@ from parallelrnn.classical.arma import ArmaCoefficients, from_arma
 from parallelrnn.classical.innovations import Innovations
 from parallelrnn.classical.one_step_errors import OneStepErrors
 from parallelrnn.interpret import Features, ForecastModes, forecast_modes, recurrence_features
-from parallelrnn.interpret.text import Display, Summary
+from parallelrnn.interpret.display import Display, Summary
 from parallelrnn.nn import ParaRNN
 
 Array = NDArray[np.float64]

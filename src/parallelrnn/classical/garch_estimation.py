@@ -16,8 +16,7 @@ from parallelrnn.classical.garch import GarchCoefficients, backcast, from_garch,
 from parallelrnn.classical.garch_fit import PER_PARAMETER, VolatilityFit, check_returns
 from parallelrnn.classical.garch_likelihood import Likelihood
 from parallelrnn.classical.garch_recurrence import LinearRecurrence
-from parallelrnn.interpret.text import Summary
-from parallelrnn.interpret.units import Step
+from parallelrnn.interpret.display import Step, Summary
 from parallelrnn.nn import ParaRNN
 
 Array = NDArray[np.float64]

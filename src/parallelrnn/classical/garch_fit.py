@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parallelrnn.interpret import Features, ForecastModes, forecast_modes, recurrence_features
-from parallelrnn.interpret.text import Display, Summary
+from parallelrnn.interpret.display import Display, Summary
 from parallelrnn.nn import ParaRNN
 
 Array = NDArray[np.float64]

@@ -27,8 +27,7 @@ from parallelrnn.classical.vech import (
     from_vech,
     vech,
 )
-from parallelrnn.interpret.text import Summary
-from parallelrnn.interpret.units import Step
+from parallelrnn.interpret.display import Step, Summary
 from parallelrnn.nn import ParaRNN
 
 Array = NDArray[np.float64]

@@ -23,7 +23,7 @@ from parallelrnn.cli.tables import Layout, read_table, understand, write_table
 from parallelrnn.errors import ModelFileError
 from parallelrnn.forecast.data import as_frame
 from parallelrnn.forecast.evaluation import evaluate as score
-from parallelrnn.interpret.text import printable
+from parallelrnn.interpret.display import printable
 from parallelrnn.training.checkpoint import FILE as TRAINING_FILE
 from parallelrnn.training.model_files import MANIFEST
 

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from parallelrnn.errors import ArgumentError, ModelFileError, TrainingError, is_out_of_memory
-from parallelrnn.interpret.text import printable
+from parallelrnn.interpret.display import printable
 from parallelrnn.io import sentence
 from parallelrnn.lab.benchmarks.kernels import BenchError
 

@@ -16,7 +16,7 @@ from parallelrnn.forecast.frequency import infer_frequency
 from parallelrnn.forecast.grid import Grid, Stamps, of_series
 from parallelrnn.forecast.missing import SeriesReader
 from parallelrnn.forecast.panel import Array, Columns, Panel, Series
-from parallelrnn.interpret.units import Step
+from parallelrnn.interpret.display import Step
 
 _LARGEST, _SMALLEST = 1e100, 1e-100  # whose squares are numbers
 _OURS = ("yhat", "level", "cutoff", "y", "covariates")  # columns of forecasts

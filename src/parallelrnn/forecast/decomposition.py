@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from parallelrnn.forecast.model import Encoded, Network
 from parallelrnn.forecast.panel import Array
 from parallelrnn.forecast.windows import Batch, Profile
-from parallelrnn.interpret.dynamics import format_share
+from parallelrnn.interpret.display import Step, format_share
 from parallelrnn.interpret.modes import CALENDAR, RECENT, ForecastModes, Mode, eigenvalues_of, shares_of_parts
-from parallelrnn.interpret.units import Step
 from parallelrnn.nn import WaveDecoder
 
 
@@ -68,11 +67,11 @@ class Parts:
         whole = latest is not None and not latest.others  # else modes do not add up to a forecast
         shown = [_as_channels(part) for part in latest.parts] if latest is not None and whole else [None] * count
         rows = [
-            Mode(1, mode.eigenvalue, share, None, part, mode.source)
+            Mode(1, mode.eigenvalue, share=share, part=part, source=mode.source)
             for mode, share, part in zip(self.modes, shares, shown, strict=True)
         ]
         level = _as_channels(latest.level)[0, 0] if latest is not None and whole else None
-        return ForecastModes(tuple(sorted(rows, key=lambda mode: -abs(mode.share))), where, time, None, level)
+        return ForecastModes(tuple(sorted(rows, key=lambda mode: -abs(mode.share))), where, time, level=level)
 
 
 @torch.no_grad()

@@ -20,7 +20,7 @@ from parallelrnn.forecast.inference import ENOUGH, errors_of_windows, latest_win
 from parallelrnn.forecast.options import Options
 from parallelrnn.forecast.panel import Panel, Series
 from parallelrnn.forecast.windows import CovariateScale, Profile, Sequences
-from parallelrnn.interpret.text import Display
+from parallelrnn.interpret.display import Display
 from parallelrnn.training.losses import pointwise
 from parallelrnn.training.trainer import Recipe, Trainer, make_fabric, own_randomness
 

@@ -6,10 +6,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from parallelrnn.forecast.model import Network
+from parallelrnn.interpret.display import Step, Summary
 from parallelrnn.interpret.features import Features, recurrence_features
 from parallelrnn.interpret.modes import ForecastModes
-from parallelrnn.interpret.text import Summary
-from parallelrnn.interpret.units import Step
 from parallelrnn.nn.segment_encoder import TransformerEncoder
 
 

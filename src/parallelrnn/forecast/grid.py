@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from parallelrnn.errors import TimestampError
-from parallelrnn.interpret.units import Step
+from parallelrnn.interpret.display import Step
 
 Stamps: TypeAlias = Any  # an index of pandas, of time stamps or of whole numbers
 

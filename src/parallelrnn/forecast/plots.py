@@ -9,9 +9,8 @@ import numpy as np
 
 from parallelrnn.forecast.answers import Question, answer, check_levels, usual_levels
 from parallelrnn.forecast.fitted import View
-from parallelrnn.interpret.optional import optional
-from parallelrnn.interpret.plots import COLOURS
-from parallelrnn.interpret.text import printable
+from parallelrnn.interpret.colours import COLOURS
+from parallelrnn.interpret.display import optional, printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -39,23 +39,17 @@ def write_page(path: str | Path, view: View, explanation: Explanation, title: st
     )
     names = tuple(str(forecast.name) for forecast in forecasts)
     reading = Reading(
-        title,
-        (_about_model(fitted), _about_data(fitted)),
-        made_of.cell == "linear",
-        names,
-        names,
-        fitted.grid.step,
-        explanation.features,
-        explanation.modes if len(explanation.modes) else None,
-        None,
-        None,
-        None,
-        (),
-        fitted.horizon,
-        1,
-        0,
-        {} if len(explanation.modes) else {"modes": _NO_MODES},
-        Outlook(tuple(past), tuple(future), bands),
+        title=title,
+        about=(_about_model(fitted), _about_data(fitted)),
+        is_linear=made_of.cell == "linear",
+        inputs=names,
+        outputs=names,
+        time=fitted.grid.step,
+        features=explanation.features,
+        modes=explanation.modes if len(explanation.modes) else None,
+        horizon=fitted.horizon,
+        missing={} if len(explanation.modes) else {"modes": _NO_MODES},
+        outlook=Outlook(tuple(past), tuple(future), bands),
     )
     return write_text(path, page(reading))
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parallelrnn.forecast.panel import Array, Series
-from parallelrnn.interpret.units import Step
+from parallelrnn.interpret.display import Step
 
 HARMONICS = 8
 _SEEN = 3  # times that a cycle has to come round in the data

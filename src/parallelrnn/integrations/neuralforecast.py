@@ -23,8 +23,8 @@ try:
     from parallelrnn.forecast.initialization import default_segment, start_decoder, wave_periods
     from parallelrnn.forecast.model import DECODERS, Architecture, Network
     from parallelrnn.forecast.windows import Batch
+    from parallelrnn.interpret.display import Step
     from parallelrnn.interpret.modes import ForecastModes, forecast_modes
-    from parallelrnn.interpret.units import Step
     from parallelrnn.nn import WaveDecoder
     from parallelrnn.training.arguments import check_blocks, check_choice
     from parallelrnn.training.model_files import ModelFileError, ModelFormat

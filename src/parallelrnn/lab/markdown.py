@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from parallelrnn.interpret.text import printable
+from parallelrnn.interpret.display import printable
 from parallelrnn.lab.picking import deviation, mean
 
 

@@ -10,10 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from parallelrnn.interpret.contributions import BlockName, Contributions, NoVariationError
-from parallelrnn.interpret.features import Features, features_of_blocks
-from parallelrnn.interpret.shares import Shares
-from parallelrnn.interpret.text import Summary
-from parallelrnn.interpret.units import Step
+from parallelrnn.interpret.display import Step, Summary
+from parallelrnn.interpret.features import Features, Shares, features_of_blocks
 from parallelrnn.nn import recurrent_blocks
 from parallelrnn.nn.encoder import Encoder
 from parallelrnn.nn.segment_encoder import TransformerEncoder
@@ -48,7 +46,11 @@ class SequenceExplanation:
             for direction in ("forward", "reverse")[: layer.num_directions]
             for block in range(layer.num_blocks)
         ]
-        return cls(features, Contributions(parts, bias, parts.sum(1) + bias, True, "output", tuple(names)))
+        total = parts.sum(1) + bias
+        components = Contributions(
+            parts=parts, bias=bias, total=total, batch_first=True, of="output", blocks=tuple(names)
+        )
+        return cls(features, components)
 
     def summary(self, most: int = 5) -> Summary:
         """The features that carry most, for the terminal."""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from parallelrnn.interpret.optional import optional
+from parallelrnn.interpret.display import optional
 from parallelrnn.nn.blocks import BlockSize, parse_block_size
 
 if TYPE_CHECKING:

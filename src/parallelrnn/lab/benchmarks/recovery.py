@@ -38,8 +38,8 @@ from torch import Tensor, nn
 
 from parallelrnn import ParaRNN, forecast_modes, recurrence_features
 from parallelrnn.interpret import ForecastModes, Mode, bootstrap_series, match_fits
+from parallelrnn.interpret.display import Step
 from parallelrnn.interpret.uncertainty import distances
-from parallelrnn.interpret.units import Step
 from parallelrnn.lab.benchmarks.journal import go_on, load
 from parallelrnn.nn.initialize import waves_
 

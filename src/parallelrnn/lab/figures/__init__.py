@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from parallelrnn.interpret.optional import optional
-from parallelrnn.interpret.text import printable
+from parallelrnn.interpret.display import optional, printable
 from parallelrnn.io import write_bytes
 from parallelrnn.lab.experiments.experiment import Experiment
 from parallelrnn.lab.figures import accuracies, adding, block_sizes, features, forecasts

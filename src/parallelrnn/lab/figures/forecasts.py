@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from parallelrnn.interpret.optional import optional
+from parallelrnn.interpret.display import optional
 from parallelrnn.lab import paper
 from parallelrnn.lab.comparison import Wins, find_twins, rows_of_twins, winning_counts
 from parallelrnn.lab.experiments.feature_types import total
