@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import matplotlib as mpl
 import pytest
@@ -11,7 +10,9 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from parallelrnn import ParaRNN
+from parallelrnn.errors import ArgumentError, ArgumentTypeError
 from parallelrnn.theory.complexity import Complexity, critical_path, multiply_adds, plot_complexity
+from tests.support import raises
 
 SHAPES = [  # input_size, block sizes, length
     (3, (2, 4, 1, 4), 7),
@@ -220,19 +221,19 @@ def test_unequal_blocks_wait_for_the_largest() -> None:
     assert all(multiply_adds(1, 8, 5, block_size=[size, 8 - size]).forward.recurrence > in_pairs for size in (1, 2, 3))
 
 
-@pytest.mark.parametrize(
-    ("sizes", "message"),
-    [
-        ((0, 4, 3), "input_size must be at least 1, got 0"),
-        ((1, 0, 3), "hidden_size must be at least 1, got 0"),
-        ((1, 4, 0), "length must be at least 1, got 0"),
-        ((1, 5, 3), "hidden_size 5 is not a multiple of block_size 2"),
-    ],
-)
 @pytest.mark.parametrize("count", [critical_path, multiply_adds])
-def test_what_is_no_layer_is_refused(count: Callable[..., Complexity], sizes: tuple[int, ...], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        count(*sizes)
+def test_rejected_arguments(count: Callable[..., Complexity]) -> None:
+    sizes = {"input_size": 3, "hidden_size": 8, "length": 4}
+    for argument in sizes:
+        with raises(ArgumentError, argument=argument, got=0):
+            count(**sizes | {argument: 0})
+    with raises(ArgumentTypeError, argument="input_size", got=3.0):
+        count(3.0, 8, 4)
+    for aggregate in ("linear", None):  # the words of a layer
+        with raises(ArgumentTypeError, argument="aggregate", got=aggregate):
+            count(**sizes, aggregate=aggregate)
+    with pytest.raises(ValueError, match=r"hidden_size.* 5"):
+        count(1, 5, 3)
 
 
 @pytest.fixture
@@ -260,19 +261,10 @@ def test_the_figure_shows_ratios_to_a_vanilla_rnn_and_times_in_milliseconds() ->
     assert path[0] < path[-1]
     assert path[-1] > 1
     medians = [container.lines[0].get_ydata() for container in measured.containers]
-    assert [list(one) for one in medians] == [[2, 4, 8, 16]] * 3
+    assert [list(times) for times in medians] == [[2, 4, 8, 16]] * 3
     low, high = measured.containers[0].lines[2][0].get_segments()[-1][:, 1]
     assert (low, high) == (pytest.approx(8), pytest.approx(32))  # of size 8, quartile to quartile
     assert "torch.nn.RNN" in [text.get_text() for text in measured.get_legend().get_texts()]
     assert len(plot_complexity(2, 8, 16, block_sizes)) == 1
-    with pytest.raises(ValueError, match="2 panels to draw, got 1 axes"):
+    with raises(ArgumentError, argument="axes", got=1):
         plot_complexity(2, 8, 16, block_sizes, times, axes=[counts])
-
-
-@pytest.mark.parametrize("count", [critical_path, multiply_adds])
-def test_words_of_layers_are_not_taken_for_numbers(count: Any) -> None:
-    for aggregate in ("linear", None):
-        with pytest.raises(TypeError, match="aggregate: expected True"):
-            count(3, 8, 4, aggregate=aggregate)
-    with pytest.raises(TypeError, match="input_size should be of type int, got: float"):
-        count(3.0, 8, 4)
