@@ -199,13 +199,7 @@ def test_models_that_are_not_invertible_are_rejected_or_reflected_with_a_warning
 
 @pytest.mark.parametrize(
     ("channels", "units", "options"),
-    [
-        (1, 4, {}),
-        (1, 32, {"form": "polar"}),
-        (2, 6, {}),
-        (3, 8, {"batch_first": True}),
-        (2, 4, {"block_size": [3, 1]}),
-    ],
+    [(1, 4, {}), (1, 32, {"form": "polar"}), (2, 6, {}), (3, 8, {"batch_first": True}), (2, 4, {"block_size": [3, 1]})],
     ids=str,
 )
 def test_any_linear_layer_is_an_arma_model(channels: int, units: int, options: Any) -> None:

@@ -84,13 +84,7 @@ def test_tracking_draws_what_was_recorded() -> None:
     for step in range(3):
         tracker.record(loss=1.0 / (step + 1))
     axes = plots.plot_tracking(tracker)
-    assert [ax.get_ylabel() for ax in axes] == [
-        "loss",
-        "distance to the true matrices",
-        "modulus",
-        "angle",
-        "features",
-    ]
+    assert [ax.get_ylabel() for ax in axes] == ["loss", "distance to the true matrices", "modulus", "angle", "features"]
     np.testing.assert_allclose(axes[0].lines[0].get_ydata(), [1, 1 / 2, 1 / 3])
     with raises(ArgumentError, argument="axes", got=1):
         plots.plot_tracking(tracker, axes[:1])

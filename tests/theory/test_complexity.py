@@ -69,12 +69,7 @@ def test_multiply_adds_are_those_that_torch_counts(
     forward = counted(lambda: outputs.append(layer(x) if aggregate else layer.states(x)))
     backward = counted(lambda: outputs[0].sum().backward())
     ours = multiply_adds(
-        input_size,
-        sum(sizes),
-        length,
-        block_size=list(sizes),
-        aggregate=aggregate,
-        input_gradient=input_gradient,
+        input_size, sum(sizes), length, block_size=list(sizes), aggregate=aggregate, input_gradient=input_gradient
     )
     assert (ours.forward.total, ours.backward.total) == (forward, backward)
 

@@ -336,10 +336,7 @@ class VechFit(VolatilityFit):
         fading = "shocks to volatility do not fade"
         if self.persistence < 1:
             fading = f"shocks to volatility have a half-life of {Step().format(self.half_life)}"
-        notes = [
-            "H(t) = C C' + A y(t-1) y(t-1)' A' + B H(t-1) B'.",
-            f"Persistence {self.persistence:.4f}: {fading}.",
-        ]
+        notes = ["H(t) = C C' + A y(t-1) y(t-1)' A' + B H(t-1) B'.", f"Persistence {self.persistence:.4f}: {fading}."]
         if (self.constant.diagonal() < 2 * _LEAST_DIAGONAL * self.errors.std(0)).any():
             notes.append("C is at its bound, where standard errors mean little.")
         return self._table("VECH-GARCH(1, 1), as BEKK", *notes)

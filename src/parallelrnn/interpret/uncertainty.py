@@ -96,7 +96,7 @@ class MatchedTables(Sequence[Matched]):
             )
             for matched in self.rows[:most]
         ]
-        notes = [f"Intervals at {self.level:.0%}. The column fits says how many of the fits agree."]
+        notes = [f"Intervals at {self.level:.0%}. Fits: the fraction of fits in which the row reappears."]
         return Display(f"{self.name} in {self.fits} fits", names, rows, notes)
 
 

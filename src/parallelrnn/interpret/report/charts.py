@@ -302,7 +302,7 @@ def _name(row: Row, time: Step) -> str:
         name = f"cycle of {time.format(row.period)}"
     else:
         name = phrase(row, time).removeprefix("a ").removeprefix("an ")
-    return name if math.isnan(row.share) else f"{name} ({row.share:.0%})"
+    return name if math.isnan(row.share) else f"{name} ({round(row.share, 2) + 0.0:.0%})"  # 0 %, not -0 %
 
 
 def _in(time: Step) -> str:
