@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.stats import multivariate_normal
 
 from parallelrnn import ParaRNN, forecast_modes, recurrence_features
-from parallelrnn.classical.garch import GARCH, from_garch, variance_path
+from parallelrnn.classical.garch import GARCH
 from parallelrnn.classical.vech import (
     VechCoefficients,
     VechFit,
@@ -169,13 +169,6 @@ def test_memory_is_phi_and_forecasts_are_theta_and_phi() -> None:
     loop = abs(np.linalg.eigvals(coefficients.arch + coefficients.garch))
     found = [mode.modulus for mode in forecast_modes(layer) for _ in range(1 + (mode.kind == "C"))]
     assert sorted(found) == pytest.approx(sorted(loop), rel=1e-9)
-
-
-def test_one_series_is_a_garch() -> None:
-    errors = markets()[:, :1]
-    layer, univariate_layer = from_vech([0.1], [[0.15]], [[0.8]]), from_garch(0.1, [0.15], [0.8])
-    found = covariance_path(layer, errors)[:, 0, 0]
-    np.testing.assert_allclose(found, variance_path(univariate_layer, errors[:, 0]), rtol=1e-10)
 
 
 def test_diagonal_matrices_give_each_series_its_own_variance_as_in_arch() -> None:

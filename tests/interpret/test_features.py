@@ -8,7 +8,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from statsmodels.tsa.arima_process import ArmaProcess
 from torch import nn
 
 from parallelrnn import ParaGRU, ParaLSTM, ParaRNN, ParaRNNCell
@@ -92,16 +91,6 @@ def test_neither_the_order_of_blocks_nor_a_basis_matters(order: list[int], seed:
         for feature, same in zip(ours, (f for f in first if f.block == source), strict=True):
             assert feature.eigenvalue == pytest.approx(same.eigenvalue, abs=1e-9)
             assert feature.distance == pytest.approx(same.distance, abs=1e-12)
-
-
-def test_a_linear_layer_that_is_an_arma_model_has_its_ma_roots() -> None:
-    """Its one-step prediction h(t) = ma-companion h(t-1) + ...: the roots that statsmodels calls MA roots, inverted."""
-    ma = np.array([1.0, -0.9, 0.5, -0.2])
-    companion = np.zeros((3, 3))
-    companion[0], companion[1, 0], companion[2, 1] = -ma[1:], 1, 1
-    expected = 1 / ArmaProcess(ar=[1.0], ma=ma).maroots
-    features = recurrence_features(companion)
-    np.testing.assert_allclose(spectrum(features, 5), np.sort_complex(np.round(expected, 5)), atol=1e-5)
 
 
 def test_a_wave_has_its_period_and_half_life() -> None:

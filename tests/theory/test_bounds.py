@@ -233,15 +233,6 @@ def test_the_bounds_say_nothing_about_real_data(target: HolderClass) -> None:
         assert not found.holds
 
 
-def test_how_much_data_the_documents_say_it_takes() -> None:
-    smallest = Approximation(HolderClass(1, 1, 24), 1, 1)
-    assert smallest.width == pytest.approx(1.5e15, rel=0.05)
-    assert smallest.depth == 270
-    assert exp(smallest.log_error) == pytest.approx(93, abs=0.5)
-    assert log_informative_sample_size(HolderClass(1, 1, 24)) / log(10) == pytest.approx(94, abs=0.5)
-    assert log_informative_sample_size(HolderClass(2, 7, 96)) / log(10) == pytest.approx(3157, rel=2e-3)
-
-
 TARGET = HolderClass(1, 1, 2)
 
 

@@ -197,14 +197,6 @@ def test_what_block_sizes_cover() -> None:
     assert coverage(1)[0].log_probability == 0
 
 
-def test_what_the_documents_say_of_size_64() -> None:
-    dense, blocks = real_eigenvalues(64), feature_types(2, 32)
-    assert dense.mean == pytest.approx(6.8, abs=0.05)
-    assert dense.probabilities[0] == pytest.approx(2.7e-4, rel=0.02)
-    assert log_only_real(64) / log(10) == pytest.approx(-303.4, abs=0.05)
-    assert blocks.log_only_real == pytest.approx(-16 * log(2))
-
-
 def test_rejected_arguments() -> None:
     with raises(ArgumentError, argument="block_size", got=-2):
         real_eigenvalues(-2)

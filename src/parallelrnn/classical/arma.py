@@ -211,5 +211,4 @@ def _mean_of(model: Innovations, unit: float) -> Array:
     size = abs(model.bias).max() + (abs(model.gain) @ abs(model.level)).max()
     if abs(moves @ state - drift).max() > 16 * len(drift) * unit * size + np.finfo(np.float64).tiny:
         raise InputError("this layer has a unit root and a drift, so its series has no mean")
-    mean: Array = model.readout @ state + model.level
-    return mean
+    return model.readout @ state + model.level

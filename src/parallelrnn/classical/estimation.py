@@ -238,8 +238,7 @@ class Likelihood(ABC):
                 "never forget their start, or for a smaller model; treat the estimates with caution",
                 stacklevel=3,
             )
-        params: Array = self.natural(torch.from_numpy(best.x)).numpy()
-        return params
+        return self.natural(torch.from_numpy(best.x)).numpy()
 
     def covariance(self, params: Array) -> Array:
         """Return the covariance of estimates (k,), robust to errors that are not Gaussian.

@@ -78,8 +78,7 @@ def vech(matrices: ArrayLike) -> Array:
     """
     array = np.asarray(matrices, dtype=np.float64)
     columns, rows = np.triu_indices(array.shape[-1])
-    lower: Array = array[..., rows, columns]
-    return lower
+    return array[..., rows, columns]
 
 
 def unvech(vectors: ArrayLike) -> Array:
@@ -313,8 +312,7 @@ class VechFit(VolatilityFit):
     @property
     def standardized(self) -> Array:
         """L(t)^-1 y(t), (T, n), with L(t) L(t)' = H(t): uncorrelated with variance one if the model is right."""
-        solved: Array = np.linalg.solve(np.linalg.cholesky(self.covariances), self.errors[..., None])[..., 0]
-        return solved
+        return np.linalg.solve(np.linalg.cholesky(self.covariances), self.errors[..., None])[..., 0]
 
     def forecast(self, steps: int) -> Array:
         """Return the covariance matrices (steps, n, n) of the next returns."""

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
 
-from parallelrnn.interpret.display import Display, Step, Summary, optional
+from parallelrnn.interpret.display import Display, Step, Summary, format_share, optional
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -89,6 +89,7 @@ class Table(Sequence[T], ABC):
     """Rows of one kind."""
 
     name: ClassVar[str]
+    subtitle: ClassVar[str]
     rows: tuple[T, ...]
     time: Step
 
@@ -97,9 +98,25 @@ class Table(Sequence[T], ABC):
     def columns(self) -> tuple[str, ...]:
         """The properties of a row that a frame shows."""
 
-    @abstractmethod
     def display(self, most: int = 20) -> Display:
         """Return at most `most` rows as a table: those with the largest shares or, without data, the largest moduli."""
+        shown = self.most_important(most)
+        rows = [self._cells(row) | ({"share": format_share(row.share)} if self.has_shares else {}) for row in shown]
+        columns = list(rows[0] if rows else self.columns)
+        cells = [list(row.values()) for row in rows]
+        return Display(f"{self.name}: {self.subtitle}", columns, cells, self._notes(len(shown)))
+
+    def _cells(self, row: T) -> dict[str, str]:
+        return {
+            "type": row.label,
+            "modulus": f"{row.modulus:.4f}",
+            "angle": f"{row.angle:.4f}",
+            "period": "-" if math.isinf(row.period) else self.time.format(row.period),
+            "half-life": self.time.format(row.half_life, infinite=row.meaning),
+        }
+
+    @abstractmethod
+    def _notes(self, shown: int) -> list[str]: ...
 
     def summary(self, most: int = 20) -> Summary:
         """Return the most important rows as text for the terminal."""
@@ -125,8 +142,7 @@ class Table(Sequence[T], ABC):
     def to_frame(self) -> pd.DataFrame:
         """Return a pandas frame; periods and half-lives are in steps."""
         rows: list[dict[str, Any]] = [{name: getattr(row, name) for name in self.columns} for row in self]
-        frame: pd.DataFrame = optional("pandas").DataFrame(rows, columns=list(self.columns))
-        return frame
+        return optional("pandas").DataFrame(rows, columns=list(self.columns))
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw all rows in the unit disk with matplotlib: area by share, the most important labelled by period."""

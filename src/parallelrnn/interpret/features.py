@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from parallelrnn.errors import ArgumentTypeError
 from parallelrnn.interpret.contributions import NoVariationError
-from parallelrnn.interpret.display import Display, Step, count, format_share
+from parallelrnn.interpret.display import Step, count, format_share
 from parallelrnn.interpret.dynamics import Row, Table
 from parallelrnn.interpret.jordan import Planes, as_matrix, check_tolerance, default_tolerance, projectors
 from parallelrnn.interpret.layers import as_blocks, as_input, evaluating, linear_map
@@ -55,6 +55,7 @@ class Features(Table[Feature]):
     """The recurrence features of a model, longest memory first within each recurrent matrix."""
 
     name: ClassVar[str] = "Recurrence features"
+    subtitle: ClassVar[str] = "how the model remembers"
     rows: tuple[Feature, ...]
     nullity: int  # number of zero eigenvalues, which remember nothing and are not features
     time: Step
@@ -66,28 +67,10 @@ class Features(Table[Feature]):
         place = ("layer", "direction", "gate", "block")
         return (*place, "label", "kind", "order", "modulus", "angle", "period", "half_life", "distance", "share")
 
-    def display(self, most: int = 20) -> Display:
-        """Return the features with the largest shares or, without data, the longest memory, as a table."""
-        shown = self.most_important(most)
-        rows = [
-            (
-                str(feature.layer),
-                feature.direction,
-                feature.gate,
-                str(feature.block),
-                feature.label,
-                f"{feature.modulus:.4f}",
-                f"{feature.angle:.4f}",
-                "-" if math.isinf(feature.period) or self._of_attention else self.time.format(feature.period),
-                "-" if self._of_attention else self.time.format(feature.half_life, infinite=feature.meaning),
-                f"{feature.distance:.2g}",
-                *([format_share(feature.share)] if self.has_shares else []),
-            )
-            for feature in shown
-        ]
-        names = ["layer", "direction", "gate", "block", "type", "modulus", "angle", "period", "half-life", "distance"]
-        names += ["share"] if self.has_shares else []
-        return Display(f"{self.name}: how the model remembers", names, rows, self._notes(len(shown)))
+    def _cells(self, row: Feature) -> dict[str, str]:
+        place = {name: str(getattr(row, name)) for name in ("layer", "direction", "gate", "block")}
+        no_transition = {"period": "-", "half-life": "-"} if self._of_attention else {}
+        return place | super()._cells(row) | no_transition | {"distance": f"{row.distance:.2g}"}
 
     @property
     def _of_attention(self) -> bool:

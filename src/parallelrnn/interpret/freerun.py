@@ -119,8 +119,7 @@ class FreeRun:
         outputs = function(state[None]).shape[-1]
         copies = state.expand(outputs, -1).clone().requires_grad_()
         (gradient,) = torch.autograd.grad(function(copies).diagonal().sum(), copies)
-        derivative: Array = gradient.numpy()
-        return derivative
+        return gradient.numpy()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,8 +172,7 @@ class Ending:
             raise GrowingForecastsError("the model's own forecasts grow without bound, so they have no fixed point")
 
         def change(state: Array) -> Array:
-            moved: Array = (run.step(torch.from_numpy(state)[None])[0] - torch.from_numpy(state)).numpy()
-            return moved
+            return (run.step(torch.from_numpy(state)[None])[0] - torch.from_numpy(state)).numpy()
 
         def slope(state: Array) -> Array:
             return run.jacobian(torch.from_numpy(state))[0] - np.eye(run.size)

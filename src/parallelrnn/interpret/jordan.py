@@ -74,13 +74,15 @@ def real_jordan(W: Any, tol: float | None = None) -> RealJordan:  # noqa: N803
     the most structured one. The default is 4 sqrt(d) times the machine epsilon of W's own precision, so pass weights
     in the precision in which they were trained.
     """
+    from scipy.linalg import block_diag
+
     matrix, unit = as_matrix(W)
     tol = default_tolerance(len(matrix), unit) if tol is None else check_tolerance(tol)
     spectrum = spectrum_of(matrix)
     groups = sorted(spectrum.groups(tol), key=lambda group: (-abs(group.eigenvalue), group.eigenvalue.imag))
     blocks = tuple(JordanBlock(order, group.eigenvalue) for group in groups for order in group.orders)
     S = basis_of(groups)  # noqa: N806
-    J = _block_diagonal([block.matrix for block in blocks])  # noqa: N806
+    J = block_diag(*(block.matrix for block in blocks))  # noqa: N806
     norm = float(np.linalg.norm(matrix))
     residual = matrix - np.linalg.solve(S.T, (S @ J).T).T
     return RealJordan(
@@ -248,17 +250,6 @@ def _real_columns(group: Group) -> Array:
         return group.chains.real
     pairs = np.stack([group.chains.real, group.chains.imag], axis=-1)  # (d, n, 2)
     return pairs.reshape(len(pairs), -1)
-
-
-def _block_diagonal(blocks: list[Array]) -> Array:
-    size = sum(map(len, blocks))
-    matrix = np.zeros((size, size))
-    start = 0
-    for block in blocks:
-        stop = start + len(block)
-        matrix[start:stop, start:stop] = block
-        start = stop
-    return matrix
 
 
 def _tolerances_with_the_same_answer(groups: Callable[[float], list[Group]], tol: float) -> tuple[float, float]:

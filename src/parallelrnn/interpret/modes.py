@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from parallelrnn.errors import ArgumentError, check_integer
-from parallelrnn.interpret.display import Display, Step, count, format_share
+from parallelrnn.interpret.display import Step, count
 from parallelrnn.interpret.dynamics import Row, Table
 from parallelrnn.interpret.freerun import FIXED_POINT_TOLERANCE, Cycle, Ending, FreeRun, settled_cycle
 from parallelrnn.interpret.jordan import JordanBlock, basis_of, default_tolerance, spectrum_of
@@ -48,6 +48,7 @@ class ForecastModes(Table[Mode]):
     """The forecast modes of a model."""
 
     name: ClassVar[str] = "Forecast modes"
+    subtitle: ClassVar[str] = "the cycles that the model believes in"
     rows: tuple[Mode, ...]
     where: str  # the state for which they hold
     time: Step
@@ -60,27 +61,14 @@ class ForecastModes(Table[Mode]):
         """The properties of a mode that a frame shows."""
         return ("label", "kind", "order", "modulus", "angle", "period", "half_life", "share", "step", "source")
 
-    def display(self, most: int = 20) -> Display:
-        """Return the modes with the largest shares or, without data, the largest moduli, as a table."""
-        shown = self.most_important(most)
-        sources = any(mode.source for mode in self)
-        rows = [
-            (
-                *([] if mode.step is None else [str(mode.step)]),
-                *([mode.source] if sources else []),
-                mode.label,
-                f"{mode.modulus:.4f}",
-                f"{mode.angle:.4f}",
-                "-" if math.isinf(mode.period) else self.time.format(mode.period),
-                self.time.format(mode.half_life, infinite=mode.meaning),
-                *([format_share(mode.share)] if self.has_shares else []),
-            )
-            for mode in shown
-        ]
-        along = ["step"] if any(mode.step is not None for mode in self) else []
-        along += ["set by"] if sources else []
-        names = [*along, "type", "modulus", "angle", "period", "half-life", *(["share"] if self.has_shares else [])]
-        notes = [f"{count(len(self), 'mode')}, {len(shown)} shown; {self.where}."]
+    def _cells(self, row: Mode) -> dict[str, str]:
+        place = {} if row.step is None else {"step": str(row.step)}
+        if any(mode.source for mode in self):
+            place["set by"] = row.source
+        return place | super()._cells(row)
+
+    def _notes(self, shown: int) -> list[str]:
+        notes = [f"{count(len(self), 'mode')}, {shown} shown; {self.where}."]
         if any(mode.modulus > 1 for mode in self):
             notes.append("A modulus above 1 means that forecasts fed back to the model move away from this state.")
         if self.cycle is not None:
@@ -90,7 +78,7 @@ class ForecastModes(Table[Mode]):
                 f"measured period of {self.time.format(self.cycle.period)}."
             )
         notes.append("Modes are the cycles and trends of the forecast (AR side), not the memory.")
-        return Display(f"{self.name}: the cycles that the model believes in", names, rows, notes)
+        return notes
 
 
 def forecast_modes(
@@ -125,10 +113,13 @@ def forecast_modes(
     run, time = FreeRun(model, readout), Step.of(freq)
     start = torch.zeros(1, run.size, dtype=torch.float64) if x is None else run.after(x)
     if along:
-        states = _free_run(run, start[:1], along)
-        rows = tuple(mode for index, at in enumerate(states) for mode in _modes(run, run.jacobian(at)[0], step=index))
+        rows: list[Mode] = []
+        state = start[:1]
+        for step in range(along):
+            rows += _modes(run, run.jacobian(state[0])[0], step=step)
+            state = run.step(state)
         where = f"at each of {along} steps of the model's own forecast after the data"
-        return ForecastModes(rows, where, time, cycle=settled_cycle(Ending.of(run, start).forecasts))
+        return ForecastModes(tuple(rows), where, time, cycle=settled_cycle(Ending.of(run, start).forecasts))
     origin = torch.zeros(run.size, dtype=torch.float64)
     loop, reading = run.jacobian(origin)
     if run.is_linear:
@@ -265,12 +256,3 @@ def shares_of_parts(parts: Array) -> list[float]:
     total = total / largest
     shares: list[float] = ((centred / largest * total).sum(axis=(1, 2, 3)) / (total**2).sum()).tolist()
     return shares
-
-
-def _free_run(run: FreeRun, state: Tensor, steps: int) -> list[Tensor]:
-    """Return the states (n,) after 0, 1, ... forecasts have come true."""
-    states = []
-    for _ in range(steps):
-        states.append(state[0])
-        state = run.step(state)
-    return states

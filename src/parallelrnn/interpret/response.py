@@ -121,8 +121,7 @@ def _linear(layer: Any, lags: int) -> Array | None:
     impulses = torch.zeros(lags, layer.input_size, layer.input_size, dtype=torch.float64)
     impulses[0] = torch.eye(layer.input_size, dtype=torch.float64)
     zeros = torch.zeros(layer.num_layers, layer.input_size, layer.hidden_size, dtype=torch.float64)
-    response: Array = _parts(plain, impulses, (zeros,))[0].numpy()
-    return response
+    return _parts(plain, impulses, (zeros,))[0].numpy()
 
 
 def _parts(layer: Any, series: Tensor, states: tuple[Tensor, ...]) -> tuple[Tensor, tuple[BlockName, ...]]:

@@ -103,8 +103,7 @@ class FeatureTracker:
             if self._truth is not None:
                 row["distance"] = snapshot.distance
             rows.append(row)
-        frame: pd.DataFrame = optional("pandas").DataFrame(rows)
-        return frame
+        return optional("pandas").DataFrame(rows)
 
     def _percentiles(self, features: Features, name: str) -> tuple[float, ...]:
         values = [getattr(feature, name) for feature in features]

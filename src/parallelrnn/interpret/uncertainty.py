@@ -201,8 +201,7 @@ def nearest(row: Row, matched: MatchedTables, furthest: float = 0.25) -> Matched
 def distances(first: Sequence[Row], second: Sequence[Row]) -> Array:
     """Return the distances (len(first), len(second)) of the rows of two tables, from 0 to 1."""
     ours, theirs = _poles(first)[:, None], _poles(second)[None, :]
-    relative: Array = abs(ours - theirs) / (abs(ours) + abs(theirs) + _SLOW_RATE)
-    return relative
+    return abs(ours - theirs) / (abs(ours) + abs(theirs) + _SLOW_RATE)
 
 
 def _poles(rows: Sequence[Row]) -> NDArray[np.complex128]:

@@ -193,8 +193,7 @@ def _smallest(W: Array, centre: complex, radius: float, angles: Array) -> Array:
 def _on_arcs(radius: float, angles: Array, values: Array) -> Array:
     """Bound the smallest singular value from below on the arc that follows each point."""
     lengths = radius * (np.append(angles[1:], angles[0] + 2 * np.pi) - angles)
-    bounds: Array = (values + np.roll(values, -1) - lengths) / 2
-    return bounds
+    return (values + np.roll(values, -1) - lengths) / 2
 
 
 def _refine(W: Array, centre: complex, radius: float) -> tuple[Array, Array]:  # noqa: N803

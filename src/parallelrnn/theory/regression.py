@@ -34,21 +34,17 @@ class Target(Protocol):
     @property
     def length(self) -> int:
         """The length T of the sequences."""
-        ...
 
     @property
     def input_size(self) -> int:
         """The number d_in of inputs per step."""
-        ...
 
     @property
     def smoothness(self) -> float:
         """The exact Hoelder smoothness beta; infinite if the function is analytic."""
-        ...
 
     def __call__(self, x: Array) -> Array:
         """Return the values (N,) at sequences (N, T, C)."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -187,8 +183,7 @@ def slope_of(risks: Sequence[Risk]) -> Slope:
 
 def _line(risks: Sequence[Risk]) -> Array:
     """Return slope and intercept."""
-    line: Array = np.polyfit([math.log(risk.size) for risk in risks], [math.log(risk.excess) for risk in risks], 1)
-    return line
+    return np.polyfit([math.log(risk.size) for risk in risks], [math.log(risk.excess) for risk in risks], 1)
 
 
 def _coordinates(target: Target, x: Array) -> Array:

@@ -249,8 +249,7 @@ def _frequency(index: Any) -> str | None:
         Step.of(freq)
     except ValueError:
         return None
-    known: str | None = freq
-    return known
+    return freq
 
 
 def _input_names(names: Sequence[str] | None, size: int) -> tuple[str, ...]:
