@@ -1,4 +1,4 @@
-"""Build the C kernels, where there is a compiler; without one the package works, with slower recurrences.
+"""Build the C kernels. Without a compiler the package still works, with slower recurrences.
 
 Everything else about the package is in pyproject.toml.
 """
@@ -13,8 +13,8 @@ from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
-# Never -ffast-math: linked with it, a library turns on flush-to-zero for the whole process. Never -march: the files of
-# each instruction set ask for it themselves, and one is picked when the library is loaded.
+# Never -ffast-math: a library linked with it turns on flush-to-zero for the whole process. Never -march: the source of
+# each instruction set enables it, and the best one is chosen when the library is loaded.
 FLAGS = [
     "-std=gnu11",
     "-O3",
@@ -28,42 +28,42 @@ SOURCES = Path("src/parallelrnn/kernels/csrc")
 
 
 class BuildKernels(build_ext):
-    """A plain shared library, called through ctypes: it knows nothing of Python and serves every version of it."""
+    """Build a plain shared library for ctypes; it does not depend on the version of Python."""
 
     def get_ext_filename(self, fullname: str) -> str:
-        """No tag of a Python version."""
+        """Return a file name without the tag of a Python version."""
         return fullname.replace(".", "/") + ".so"
 
     def get_export_symbols(self, ext: Extension) -> list[str]:
-        """No initialisation function of a Python module."""
+        """Return nothing: there is no initialisation function of a Python module."""
         return []
 
     def build_extension(self, ext: Extension) -> None:
-        """With threads where the compiler has OpenMP."""
+        """Build with OpenMP, or without it if the compiler has none."""
         try:
             self._build(ext, ["-fopenmp"])
-        except Exception as error:  # whatever it is, the next try shows it if it was not OpenMP
-            print(f"without OpenMP, so in one thread: {error}", file=sys.stderr)
+        except Exception as error:  # if OpenMP is not the reason, the next attempt fails as well
+            print(f"building without OpenMP, for one thread: {error}", file=sys.stderr)
             self._build(ext, [])
 
     def _build(self, ext: Extension, openmp: list[str]) -> None:
-        def compile_one(source: str) -> list[str]:
+        def compile_source(source: str) -> list[str]:
             return self.compiler.compile(
                 [source], output_dir=self.build_temp, extra_postargs=[*FLAGS, *openmp], depends=ext.depends
             )
 
         with ThreadPoolExecutor() as pool:
-            objects = [name for names in pool.map(compile_one, ext.sources) for name in names]
-        # Python's own flags may hold the path of a library folder on this machine, which has no place in a wheel.
+            objects = [name for names in pool.map(compile_source, ext.sources) for name in names]
+        # Python's own flags may name a library folder of this machine, which must not end up in a wheel.
         self.compiler.linker_so = [flag for flag in self.compiler.linker_so if "-rpath" not in flag]
         self.compiler.link_shared_object(objects, self.get_ext_fullpath(ext.name), extra_postargs=openmp)
 
 
 class TagByPlatform(bdist_wheel):
-    """The wheel depends on the platform, but not on the version of Python."""
+    """Tag the wheel for the platform, and for every version of Python 3."""
 
     def get_tag(self) -> tuple[str, str, str]:
-        """py3-none-PLATFORM."""
+        """Return py3-none-PLATFORM."""
         return "py3", "none", super().get_tag()[2]
 
 

@@ -12,18 +12,18 @@ from parallelrnn.classical import ARMA, from_arma, to_arma
 
 
 def main() -> None:
-    """Fit, build, compare, read."""
+    """Fit an ARMA model, build the layer, compare the two, and read the layer."""
     series = np.sqrt(sunspots.load_pandas().data["SUNACTIVITY"].to_numpy())
-    theirs = ARIMA(series, order=(2, 0, 1)).fit()
-    layer = from_arma(ar=theirs.arparams, ma=theirs.maparams, mean=theirs.params[0])
+    arima = ARIMA(series, order=(2, 0, 1)).fit()
+    layer = from_arma(ar=arima.arparams, ma=arima.maparams, mean=arima.params[0])
     with torch.no_grad():
-        ours = layer(torch.from_numpy(series)[:, None])[0][:-1, 0].numpy()  # of the next year, from all before
-    late = slice(50, None)  # by then it does not matter what is taken to have been before the first year
-    print(f"Forecasts differ by at most {np.abs(ours - theirs.fittedvalues[1:])[late].max():.1e}.")
+        forecasts = layer(torch.from_numpy(series)[:, None])[0][:-1, 0].numpy()  # of each next year
+    differences = np.abs(forecasts - arima.fittedvalues[1:])[50:]  # once the different initial states are forgotten
+    print(f"Forecasts differ by at most {differences.max():.1e}.")
     print(f"Read back from the layer: {to_arma(layer)}")
-    print(f"Fitted by us instead:     {ARMA(2, 1).fit(series).coefficients}")
-    print(recurrence_features(layer).summary())  # how it remembers: the moving-average side
-    print(forecast_modes(layer).summary())  # the cycles it believes in: the autoregressive side
+    print(f"Fitted by parallelrnn:    {ARMA(2, 1).fit(series).coefficients}")
+    print(recurrence_features(layer).summary())  # how it remembers: the MA side
+    print(forecast_modes(layer).summary())  # the cycles in its forecasts: the AR side
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Classify sequences of different lengths with a scikit-learn estimator, and ask which blocks decide.
+"""Classify sequences of different lengths with a scikit-learn estimator, and see which blocks decide.
 
 Needs scikit-learn: pip install 'parallelrnn[sequences]'
 """
@@ -14,7 +14,7 @@ PERIODS = {"slow": 24.0, "fast": 11.0}
 
 
 def waves(count: int) -> tuple[list[np.ndarray], np.ndarray]:
-    """Noisy waves of 40 to 80 steps, slow and fast ones, of any phase."""
+    """Return noisy waves of 40 to 80 steps with random phases, and whether each is slow or fast."""
     random = np.random.default_rng(0)
     labels = random.choice(list(PERIODS), count)
     sequences = []
@@ -26,11 +26,11 @@ def waves(count: int) -> tuple[list[np.ndarray], np.ndarray]:
 
 
 def main() -> None:
-    """Score by cross-validation, fit, explain."""
+    """Score by cross-validation, fit and explain."""
     sequences, labels = waves(160)
     classifier = SequenceClassifier(hidden_size=16, max_epochs=20, random_state=0)
     scores = cross_val_score(classifier, sequences, labels, cv=3)
-    print(f"Right in {scores.mean():.0%} of {len(labels)} sequences, three-fold; guessing is right in half.")
+    print(f"Accuracy in three-fold cross-validation: {scores.mean():.0%} of {len(labels)} sequences; by chance: 50%.")
     print(classifier.fit(sequences, labels).explain().summary())
 
 

@@ -1,7 +1,7 @@
-"""Forecast a CSV file with intervals, say what the forecast is made of, and write a page about it.
+"""Forecast a CSV file with intervals, show what the forecast is made of, and write an HTML report.
 
-Without an argument it is monthly carbon dioxide, as statsmodels ships it; `python examples/forecast_a_csv.py data.csv`
-takes a file of yours with a column of times and a column of values.
+Without an argument it forecasts monthly carbon dioxide, which statsmodels ships. `python examples/forecast_a_csv.py
+data.csv` forecasts a file of yours, with times in the first column and values in the second.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from parallelrnn import Forecaster
 
 
 def example_file(folder: Path) -> Path:
-    """Monthly means of carbon dioxide at Mauna Loa, 1958 to 2001, as a CSV file."""
+    """Write the monthly means of carbon dioxide at Mauna Loa, 1958 to 2001, to a CSV file."""
     monthly = co2.load_pandas().data["co2"].resample("MS").mean().interpolate()
     path = folder / "co2.csv"
     monthly.rename("y").rename_axis("ds").to_csv(path)
@@ -25,7 +25,7 @@ def example_file(folder: Path) -> Path:
 
 
 def main() -> None:
-    """Read, fit, forecast, explain."""
+    """Read, fit, forecast and explain."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(sys.argv[1]) if len(sys.argv) > 1 else example_file(Path(folder))
         table = pd.read_csv(path, parse_dates=[0])
@@ -35,7 +35,7 @@ def main() -> None:
     print(forecaster.explain().summary(5))
     page = Path(tempfile.gettempdir()) / "forecast.html"
     forecaster.report(page)
-    print(f"The page about it: {page}")
+    print(f"Report: {page}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Read an `nn.GRU` that you have trained already: how does it remember, and what would blocks of it be?"""
+"""Read an `nn.GRU` that is already trained: how does it remember? Then turn it into a ParaGRU."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from torch import nn
 from parallelrnn import from_torch, impulse_response, recurrence_features
 
 
-def trained() -> tuple[nn.GRU, torch.Tensor]:
-    """A GRU that learned to forecast the next year's sunspots; the kind of model that you may have."""
+def train_gru() -> tuple[nn.GRU, torch.Tensor]:
+    """Return a GRU trained to forecast next year's sunspots, and the series."""
     torch.manual_seed(0)
     series = np.sqrt(sunspots.load_pandas().data["SUNACTIVITY"].to_numpy())
     x = torch.tensor((series - series.mean()) / series.std(), dtype=torch.float32)[:, None]  # (T, 1)
@@ -22,22 +22,22 @@ def trained() -> tuple[nn.GRU, torch.Tensor]:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    print(f"A GRU with a mean squared error of {loss.item():.2f} of a variance of 1.")
+    print(f"The GRU has a mean squared error of {loss.item():.2f}; the variance of the series is 1.")
     return gru, x
 
 
 def main() -> None:
-    """Features of its matrices, the response to a pulse, and the same numbers from a layer of ours."""
-    gru, x = trained()
+    """Show the recurrence features and the impulse response, and compare with the ParaGRU."""
+    gru, x = train_gru()
     print(recurrence_features(gru).summary())
     response = impulse_response(gru, x, lags=12)
-    left = np.abs(response.mean).sum((1, 2))  # of all units
-    print("What is left of a nudge in the outputs, by years after it, of what it was at first:")
-    print("  " + "  ".join(f"{part:.2f}" for part in (left / left[0]).tolist()))
-    ours = from_torch(gru)
+    sizes = np.abs(response.mean).sum((1, 2))  # over all units
+    print("How much of an impulse is left in the outputs after 0, 1, 2, ... years:")
+    print("  " + "  ".join(f"{share:.2f}" for share in (sizes / sizes[0]).tolist()))
+    para_gru = from_torch(gru)
     with torch.no_grad():
-        largest = (ours(x)[0] - gru(x)[0]).abs().max()
-    print(f"The same GRU as a ParaGRU of one block; outputs differ by at most {largest:.1e}.")
+        difference = (para_gru(x)[0] - gru(x)[0]).abs().max()
+    print(f"The same weights in a ParaGRU with one block: outputs differ by at most {difference:.1e}.")
 
 
 if __name__ == "__main__":

@@ -168,11 +168,11 @@ static void attention(const instruction_set *table, int kind, int64_t width, int
     look_and_free();
 }
 
-static void limits(const instruction_set *table, int32_t threads) {
+static void peak_work(const instruction_set *table, int32_t threads) {
     const int64_t lanes = table->lanes[0];
-    table->limits[0](3, threads, room(threads * lanes, 4));
-    table->limits[1](2, threads, room(threads * lanes, 4));
-    table->limits[2](1001, threads, numbers(3 * 1001, 4));
+    table->peak_work[0](3, threads, room(threads * lanes, 4));
+    table->peak_work[1](2, threads, room(threads * lanes, 4));
+    table->peak_work[2](1001, threads, numbers(3 * 1001, 4));
     look_and_free();
 }
 
@@ -196,10 +196,10 @@ int main(int count, char **words) {
                         for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
                             for (int64_t steps = 1; steps <= 4; steps += 3)
                                 CASE(recurrence(table, kind, mode, block_sizes[d], shapes[s][0], shapes[s][1], steps, threads))
-                for (int64_t width = 1; width <= MOST_WIDTH; width++)
+                for (int64_t width = 1; width <= MAX_WIDTH; width++)
                     for (int64_t heads = 1; heads <= 17; heads += 4)
                         for (int64_t keys = 1; keys <= 7; keys += 3) CASE(attention(table, kind, width, heads, 5, keys, threads))
-                if (!kind) CASE(limits(table, threads))
+                if (!kind) CASE(peak_work(table, threads))
             }
     }
     printf("%ld\n", cases);

@@ -1,4 +1,4 @@
-"""What `kills.py` kills: how it is begun and gone on with, what it comes to, and how to see that all of it is whole."""
+"""What `kills.py` kills: how it is started and resumed, what it produces, and how to check that nothing is lost."""
 
 from __future__ import annotations
 
@@ -12,20 +12,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import lightning_fabric  # noqa: F401  which trainings import; before they fork
+import lightning_fabric  # noqa: F401  imported before forks, which train
 import numpy as np
 import pandas as pd
 
 from parallelrnn import Forecaster, SequenceRegressor
 from parallelrnn.cli.app import app
-from parallelrnn.lab.running.store import Store
+from parallelrnn.io import MODEL_FILE, load_tensors
+from parallelrnn.lab.runs import RunStore
 from parallelrnn.training.checkpoint import FILE as CHECKPOINT
-from parallelrnn.training.model_files import MANIFEST
-from parallelrnn.training.sealed_tensors import read_sealed
 
 ADDING = ["reproduce", "adding", "--models", "ParaGRU", "--only", "length=100", "--threads", "1"]
 TINY = {"hidden_size": 4, "length": 10, "iterations": 300, "decay_every": 100, "epoch_steps": 50, "test": 20}
-_OF_REPRODUCE = (1, 75)  # a worker was killed; a worker of a command that was killed is still at it
+_RETRY = (1, 75)  # of reproduce: a worker was killed, or one of a killed command is still running
 
 
 class LostError(Exception):
@@ -34,20 +33,20 @@ class LostError(Exception):
 
 @dataclass(frozen=True)
 class Victim:
-    """What is killed, in a folder of its own, and how to see that nothing is lost."""
+    """What is killed, in a folder of its own, and how to check that nothing is lost."""
 
-    start: Callable[[Path], int]  # begin, or go on; the process
-    result: Callable[[Path], Any]  # what it came to in the end
-    check: Callable[[Path], None]  # whether all that is there is whole
+    start: Callable[[Path], int]  # start or resume, and return the process
+    check: Callable[[Path], None]  # raise unless all files are intact
+    result: Callable[[Path], Any] = lambda folder: None  # what it produced in the end
     prepare: Callable[[Path], None] = lambda folder: None
-    choose: Callable[[int], int] = lambda process: process  # whom to kill; below zero: a group
-    try_again: tuple[int, ...] = ()  # statuses after which the same command is given again
+    choose: Callable[[int], int] = lambda process: process  # the process to kill; negative: a process group
+    retry_statuses: tuple[int, ...] = ()  # after which the same command is run again
     has_end: bool = True
     share: int = 8  # of all kills
 
 
 def forked(work: Callable[[Path], None]) -> Callable[[Path], int]:
-    """Do something in a process of its own that has everything imported."""
+    """Return a function that does the work in a process of its own that has everything imported."""
 
     def start(folder: Path) -> int:
         process = os.fork()
@@ -55,9 +54,9 @@ def forked(work: Callable[[Path], None]) -> Callable[[Path], int]:
             return process
         status = 1
         try:
-            with (folder.parent / "said").open("a") as said:
+            with (folder.parent / "output").open("a") as output:
                 for stream in (1, 2):
-                    os.dup2(said.fileno(), stream)
+                    os.dup2(output.fileno(), stream)
             work(folder)
             status = 0
         except SystemExit as ended:
@@ -69,30 +68,30 @@ def forked(work: Callable[[Path], None]) -> Callable[[Path], int]:
 
 
 def check_model(load: Callable[[Path], Any]) -> Callable[[Path], None]:
-    """Whether the checkpoint and the model in a folder are whole."""
+    """Return a check that the checkpoint and the model in a folder are intact."""
 
     def check(folder: Path) -> None:
         for checkpoint in folder.glob(CHECKPOINT):
-            read_sealed(checkpoint)
-        if (folder / MANIFEST).exists():
+            load_tensors(checkpoint)
+        if (folder / MODEL_FILE).exists():
             load(folder)
 
     return check
 
 
 def model_files(folder: Path) -> Mapping[str, bytes]:
-    """The files of a model."""
+    """Return the files of a model."""
     return {file.name: file.read_bytes() for file in folder.glob("*") if file.name != CHECKPOINT}
 
 
 def fit(folder: Path) -> None:
-    """As typed, on two series of a few days."""
+    """Fit as typed, two series of a few days."""
     data = folder.parent / "series.csv"
     app(["fit", str(data), "--horizon", "6", "--lookback", "12", "--cell", "gru", "--out", str(folder), "--resume"])
 
 
 def write_series(folder: Path) -> None:
-    """Two days of a wave and noise, hour by hour, a few times over."""
+    """Write two hourly series, a daily wave and noise."""
     hours, noise = np.arange(200), np.random.default_rng(0)
     values = {name: np.sin(hours * np.pi / 12) + noise.normal(0, 0.3, len(hours)) for name in "ab"}
     table = pd.DataFrame({"ds": pd.date_range("2024-01-01", periods=len(hours), freq="h"), **values})
@@ -100,7 +99,7 @@ def write_series(folder: Path) -> None:
 
 
 def fit_sequences(folder: Path) -> None:
-    """With dropout, which draws random numbers at every step."""
+    """Fit with dropout, which draws random numbers at every step."""
     noise = np.random.default_rng(0)
     x = noise.normal(size=(60, 20, 2))
     regressor = SequenceRegressor(
@@ -110,15 +109,15 @@ def fit_sequences(folder: Path) -> None:
 
 
 def save_models(folder: Path) -> None:
-    """Two models in turns, over each other, the other one first."""
-    models = [Forecaster.load(one) for one in sorted(folder.parent.glob("model-*"))]
+    """Save two models over each other, for ever."""
+    models = [Forecaster.load(saved) for saved in sorted(folder.parent.glob("model-*"))]
     while True:
         for model in reversed(models):
             model.save(folder)
 
 
 def make_models(folder: Path) -> None:
-    """Two of them, by another process: who has trained is not forked. The first is there to begin with."""
+    """Train two models in another process, as one that has trained cannot be forked, and start from the first."""
     if not list(folder.parent.glob("model-*")):
         write_series(folder)
         os.waitpid(forked(_train_models)(folder), 0)
@@ -133,63 +132,58 @@ def _train_models(folder: Path) -> None:
 
 
 def check_saved(folder: Path) -> None:
-    """Whether the model is one of the two, and no mixture."""
+    """Raise unless the model is one of the two, and no mixture."""
     Forecaster.load(folder)
-    words = (folder / MANIFEST).read_bytes()
-    if words not in [(one / MANIFEST).read_bytes() for one in folder.parent.glob("model-*")]:
-        raise LostError("the model is none of those that were saved")
+    data = (folder / MODEL_FILE).read_bytes()
+    if data not in [(saved / MODEL_FILE).read_bytes() for saved in folder.parent.glob("model-*")]:
+        raise LostError("the model is neither of those that were saved")
 
 
-def reproduce_words(folder: Path) -> list[str]:
-    """A small experiment, kept often."""
+def reproduce_arguments(folder: Path) -> list[str]:
+    """Return the arguments of a small experiment that saves checkpoints often."""
     changed = [word for name, value in TINY.items() for word in ("--set", f"{name}={value}")]
     return [*ADDING, *changed, "--keep-every", "0.05s", "--replicates", "2", "--results", str(folder)]
 
 
 def reproduce(folder: Path) -> None:
-    """As typed, in one process."""
-    app([*reproduce_words(folder), "--engine", "here"])
+    """Run as typed, in one process."""
+    app([*reproduce_arguments(folder), "--engine", "here"])
 
 
 def start_workers(folder: Path) -> int:
-    """As typed, in three processes."""
-    program = [str(Path(sys.executable).with_name("parallelrnn")), *reproduce_words(folder), "--workers", "2"]
-    with (folder.parent / "said").open("a") as said:
-        return subprocess.Popen(program, stdout=said, stderr=said, start_new_session=True).pid
+    """Run as typed, in three processes."""
+    program = [str(Path(sys.executable).with_name("parallelrnn")), *reproduce_arguments(folder), "--workers", "2"]
+    with (folder.parent / "output").open("a") as output:
+        return subprocess.Popen(program, stdout=output, stderr=output, start_new_session=True).pid
 
 
 def any_of_a_command(process: int) -> int:
-    """All processes of a command, its first, or one that it started."""
-    listed = Path(f"/proc/{process}/task/{process}/children")
-    workers = [int(one) for one in listed.read_text().split()] if listed.exists() else []
+    """Return all processes of a command, its first, or one that it started."""
+    children = Path(f"/proc/{process}/task/{process}/children")
+    workers = [int(worker) for worker in children.read_text().split()] if children.exists() else []
     return random.choice([-process, process, *workers])
 
 
 def check_results(folder: Path) -> None:
-    """Whether results and checkpoints are whole."""
-    Store(folder).lines("adding")
+    """Raise unless results and checkpoints are intact."""
+    RunStore(folder).load("adding")
     for checkpoint in folder.rglob(CHECKPOINT):
-        read_sealed(checkpoint)
+        load_tensors(checkpoint)
 
 
 def results(folder: Path) -> dict[str, Any]:
-    """What experiments found, without times."""
-    lines = {line["key"]: line for line in Store(folder).lines("adding")}
+    """Return what experiments produced, without times."""
+    runs = {run.key: run.result for run in RunStore(folder).load("adding")}
     return {
-        key: [line["curve"], {name: value for name, value in line["metrics"].items() if not name.endswith("seconds")}]
-        for key, line in lines.items()
+        key: [result["curve"], {name: v for name, v in result["metrics"].items() if not name.endswith("seconds")}]
+        for key, result in runs.items()
     }
 
 
-def is_any_model(folder: Path) -> bool:
-    """What saving over and over comes to is checked after each kill; there is nothing to compare it with."""
-    return (folder / MANIFEST).exists()
-
-
 VICTIMS = {
-    "save": Victim(forked(save_models), is_any_model, check_saved, prepare=make_models, has_end=False),
-    "sequences": Victim(forked(fit_sequences), model_files, check_model(SequenceRegressor.load)),
-    "fit": Victim(forked(fit), model_files, check_model(Forecaster.load), prepare=write_series),
-    "reproduce": Victim(forked(reproduce), results, check_results),
-    "workers": Victim(start_workers, results, check_results, choose=any_of_a_command, try_again=_OF_REPRODUCE, share=1),
+    "save": Victim(forked(save_models), check_saved, prepare=make_models, has_end=False),
+    "sequences": Victim(forked(fit_sequences), check_model(SequenceRegressor.load), model_files),
+    "fit": Victim(forked(fit), check_model(Forecaster.load), model_files, prepare=write_series),
+    "reproduce": Victim(forked(reproduce), check_results, results),
+    "workers": Victim(start_workers, check_results, results, choose=any_of_a_command, retry_statuses=_RETRY, share=1),
 }

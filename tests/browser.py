@@ -1,4 +1,4 @@
-"""Pages in a headless Chromium."""
+"""Helpers to open pages in a headless Chromium."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ FLAGS = (
 
 
 def start() -> Iterator[Any]:
-    """A browser that goes away afterwards."""
+    """Yield a browser, and quit it afterwards."""
     if CHROMIUM is None or CHROMEDRIVER is None:
         if "CI" in os.environ:
-            pytest.fail("CI looks at reports in a browser: .ci/run installs chromium and chromium-driver")
+            pytest.fail("CI has to install chromium and chromium-driver")
         pytest.skip("needs chromium and chromedriver")
     options = webdriver.ChromeOptions()
     options.binary_location = CHROMIUM
@@ -49,13 +49,13 @@ def start() -> Iterator[Any]:
 
 
 def open_page(browser: Any, path: Path, scheme: str = "light", width: int = 1100) -> None:
-    """Show a page, and wait until its figures are drawn."""
+    """Open a page and wait until its figures are drawn; PARALLELRNN_SCREENSHOTS names a folder for screenshots."""
     feature = {"name": "prefers-color-scheme", "value": scheme}
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
     size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     for log in ("browser", "performance"):
-        browser.get_log(log)  # of pages before
+        browser.get_log(log)  # drop the entries of earlier pages
     browser.get(path.as_uri())
     WebDriverWait(browser, 30).until(lambda d: d.execute_script("return document.documentElement.dataset.ready"))
     if shots := os.environ.get("PARALLELRNN_SCREENSHOTS"):
@@ -66,13 +66,14 @@ def open_page(browser: Any, path: Path, scheme: str = "light", width: int = 1100
 
 
 def complaints(browser: Any) -> list[str]:
-    """What the console says."""
+    """Return what was logged to the console since the last call."""
     return [entry["message"] for entry in browser.get_log("browser")]
 
 
 def requests(browser: Any) -> list[str]:
-    """What was fetched since the page was opened."""
+    """Return the URLs requested since the last call."""
     messages = (json.loads(entry["message"])["message"] for entry in browser.get_log("performance"))
-    sent = (one["params"]["request"]["url"] for one in messages if one["method"] == "Network.requestWillBeSent")
-    # A browser that has just started still fetches the parts of its own first page.
-    return [url for url in sent if not url.startswith(("data:", "chrome:", "chrome-untrusted:"))]
+    sent = [message["params"] for message in messages if message["method"] == "Network.requestWillBeSent"]
+    urls = [parameters["request"]["url"] for parameters in sent]
+    # A browser that has just started may still be fetching its own start page.
+    return [url for url in urls if not url.startswith(("data:", "chrome:", "chrome-untrusted:"))]

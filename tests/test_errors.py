@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from parallelrnn import errors
-from parallelrnn.errors import ArgumentError, ArgumentTypeError, ParallelRNNError, check_choice, check_integer
+from parallelrnn.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    ParallelRNNError,
+    TableError,
+    check_choice,
+    check_integer,
+)
 
 
 def test_the_sentence_is_made_from_the_fields() -> None:
@@ -21,6 +28,12 @@ def test_the_user_reads_the_names_that_the_user_knows() -> None:
     error = ArgumentError("two rows share a time stamp", hint="keep one, or give {id_col}", code="df.drop_duplicates()")
     assert str(error) == "two rows share a time stamp; keep one, or give id_col=; df.drop_duplicates()"
     assert error.sentence({"id_col": "--id"}.__getitem__) == "two rows share a time stamp; keep one, or give --id"
+
+
+def test_the_argument_names_what_a_problem_is_about() -> None:
+    error = TableError("no column 'b'", argument="futr_df")
+    assert str(error) == "futr_df: no column 'b'"
+    assert error.sentence({"futr_df": "--future"}.__getitem__) == "--future: no column 'b'"
 
 
 def test_none_is_a_value_like_any_other() -> None:

@@ -1,18 +1,19 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import re
-import signal
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from parallelrnn import io as files
+from parallelrnn.errors import ModelFileError
 from parallelrnn.io import check_writable, write_text
+from tests.support import raises
 
 
 def names(directory: Path) -> set[str]:
@@ -81,10 +82,10 @@ def test_what_killed_processes_left_is_removed_and_nothing_else(tmp_path: Path) 
 def test_what_is_being_written_is_left_alone(tmp_path: Path) -> None:
     """Who writes it holds a lock, which goes with it when it is killed."""
     path = tmp_path / "page.html"
-    with files._open_beside(path):
+    with files._open_temporary(path):
         write_text(path, "mine")
         assert len(names(tmp_path)) == 2
-    files.sweep(tmp_path, re.escape(path.name))
+    files.remove_leftovers(tmp_path, re.escape(path.name))
     assert names(tmp_path) == {"page.html"}
 
 
@@ -166,31 +167,63 @@ def test_names_may_be_all_that_the_system_allows(tmp_path: Path, name: str) -> N
     assert names(tmp_path) == {name}
 
 
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_a_lock_ends_with_its_block_though_a_child_lives_on(tmp_path: Path) -> None:
-    with files.one_at_a_time(tmp_path):
-        child = os.fork()
-        if not child:
-            signal.pause()
-            os._exit(0)
-    try:
-        handle = os.open(tmp_path, os.O_RDONLY)
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # an error if it is locked
-        os.close(handle)
-    finally:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-
-
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(OSError, match="a pipe or a device, and no file"):
+    with pytest.raises(OSError, match="not a regular file"):
         files.read_bytes(tmp_path / "pipe")
 
 
 def test_new_directories_are_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settled: list[Path] = []
-    monkeypatch.setattr(files, "settle", settled.append)
+    monkeypatch.setattr(files, "sync_directory", settled.append)
     files.make_directory(tmp_path / "a" / "b")
     files.make_directory(tmp_path / "a" / "b")
     assert sorted(settled) == [tmp_path, tmp_path / "a"]
+
+
+def number_of(path: Path) -> int:
+    return files.load_model(path, "model", 2, lambda metadata, tensors: int(metadata["number"]))
+
+
+@pytest.mark.parametrize("name", ["new/directory", "new/file.safetensors"])
+def test_a_model_is_saved_into_a_directory_or_to_a_file(tmp_path: Path, name: str) -> None:
+    assert not files.has_model(tmp_path / name)
+    path = files.save_model(tmp_path / name, "model", 2, {"number": 3}, {})
+    assert path == tmp_path / name
+    assert (path.is_file(), (path / files.MODEL_FILE).is_file()) == (".s" in name, ".s" not in name)
+    assert files.has_model(path)
+    assert number_of(path) == 3
+
+
+@pytest.mark.parametrize(
+    ("kind", "version", "facts"),
+    [
+        ("other", 2, ["model.safetensors", "no model"]),
+        ("model", 3, ["model.safetensors", "version 3", "version 2", "pip install --upgrade"]),
+        ("model", 1, ["model.safetensors", "version 1", "version 2", "install the release that wrote it"]),
+        ("model", "new", ["model.safetensors", "version 'new'", "version 2"]),
+    ],
+)
+def test_models_of_other_kinds_and_versions_are_rejected(
+    tmp_path: Path, kind: str, version: Any, facts: list[str]
+) -> None:
+    files.save_model(tmp_path, kind, version, {"number": 3}, {})
+    with raises(ModelFileError, *facts):
+        number_of(tmp_path)
+
+
+def test_a_directory_without_a_model_is_named(tmp_path: Path) -> None:
+    with raises(ModelFileError, tmp_path):
+        number_of(tmp_path)
+
+
+def test_what_does_not_fit_a_model_is_an_error_of_the_file(tmp_path: Path) -> None:
+    files.save_model(tmp_path, "model", 2, {}, {})
+    with raises(ModelFileError, tmp_path, "KeyError"):
+        number_of(tmp_path)
+
+
+def test_equal_content_gives_equal_bytes() -> None:
+    tensors = {name: torch.arange(3.0) for name in "abcde"}
+    metadata = {name: [1, None, "ü"] for name in "abcde"}
+    assert len({files.encode_tensors(tensors, metadata) for _ in range(10)}) == 1

@@ -1,36 +1,37 @@
-"""ParaRNN (arXiv 2605.02692): recurrent layers made of small blocks that run side by side and can be read."""
+"""ParaRNN (arXiv 2605.02692): recurrent layers made of small, interpretable blocks that run in parallel.
 
+Everything here is imported on first use, so that `import parallelrnn` is fast.
+"""
+
+import sys
 from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
-
-from parallelrnn.interpret import (
-    FeatureTracker,
-    contributions,
-    forecast_modes,
-    impulse_response,
-    real_jordan,
-    recurrence_features,
-    report,
-)
-from parallelrnn.nn import (
-    BlockRecurrentTransformer,
-    ParaAttention,
-    ParaAttentionCell,
-    ParaGRU,
-    ParaGRUCell,
-    ParaLSTM,
-    ParaLSTMCell,
-    ParaRNN,
-    ParaRNNCell,
-    WaveDecoder,
-    from_torch,
-)
 
 if TYPE_CHECKING:
     from parallelrnn.forecast.api import Forecaster
-    from parallelrnn.sequence.classifier import SequenceClassifier
-    from parallelrnn.sequence.regressor import SequenceRegressor
+    from parallelrnn.interpret import (
+        FeatureTracker,
+        contributions,
+        forecast_modes,
+        impulse_response,
+        real_jordan,
+        recurrence_features,
+        report,
+    )
+    from parallelrnn.nn import (
+        BlockRecurrentTransformer,
+        ParaAttention,
+        ParaAttentionCell,
+        ParaGRU,
+        ParaGRUCell,
+        ParaLSTM,
+        ParaLSTMCell,
+        ParaRNN,
+        ParaRNNCell,
+        WaveDecoder,
+        from_torch,
+    )
+    from parallelrnn.sequence.api import SequenceClassifier, SequenceRegressor
 
     __version__: str
 
@@ -58,28 +59,48 @@ __all__ = [
     "report",
 ]
 
-
-# Estimators need more than torch and numpy: where each lives, what it imports, and the extra that installs that.
-_SEQUENCE_NEEDS = ("lightning_fabric", "rich", "safetensors", "sklearn")
-_ESTIMATORS = {
-    "Forecaster": ("forecast.api", ("lightning_fabric", "narwhals", "pandas", "rich", "safetensors"), "forecast"),
-    "SequenceClassifier": ("sequence.classifier", _SEQUENCE_NEEDS, "sequences"),
-    "SequenceRegressor": ("sequence.regressor", _SEQUENCE_NEEDS, "sequences"),
+_ESTIMATORS = {  # the module of each, and the extra that it needs
+    "Forecaster": ("forecast.api", "forecast"),
+    "SequenceClassifier": ("sequence.api", "sequences"),
+    "SequenceRegressor": ("sequence.api", "sequences"),
 }
 
 
 def __getattr__(name: str) -> Any:
-    """Import an estimator, or read the version, on first use; name the extra where a package is missing."""
+    """Import a public name or a package on first use."""
     if name == "__version__":
         from importlib.metadata import version
 
-        return version("parallelrnn")
-    if name not in _ESTIMATORS:
+        return version(__name__)
+    if name in ("errors", "interpret", "io", "kernels", "nn"):
+        return import_module(f"{__name__}.{name}")
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, needed, extra = _ESTIMATORS[name]
-    missing = next((package for package in needed if find_spec(package) is None), None)
-    if missing is not None:
-        raise ModuleNotFoundError(
-            f"{name} needs {missing}, which is not installed: pip install 'parallelrnn[{extra}]'", name=missing
-        )
-    return getattr(import_module(f"parallelrnn.{module}"), name)
+    if name in _ESTIMATORS:
+        value = _import_estimator(name)
+    else:
+        nn = import_module(f"{__name__}.nn")
+        value = getattr(nn if name in nn.__all__ else import_module(f"{__name__}.interpret"), name)
+    globals()[name] = value
+    return value
+
+
+def _import_estimator(name: str) -> Any:
+    module, extra = _ESTIMATORS[name]
+    try:
+        return getattr(import_module(f"{__name__}.{module}"), name)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith(__name__):
+            raise
+        from parallelrnn.errors import MissingPackageError
+
+        problem, hint = f"{name} needs {error.name}, which is not installed", f"pip install 'parallelrnn[{extra}]'"
+        raise MissingPackageError(problem, hint=hint) from error
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+if "torch" in sys.modules:
+    import_module("parallelrnn.kernels")  # registers the operators, which programs from torch.export need

@@ -13,6 +13,8 @@ from typing import Any
 
 _MISSING: Any = object()
 _MENTION = re.compile(r"\{(\w+)\}")  # an argument that a hint speaks of
+# Control characters, surrogates, line separators and marks that change the direction of writing.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _TORCH_OUT_OF_MEMORY = ("can't allocate memory", "out of memory")  # in a RuntimeError, on CPUs and on accelerators
 
 
@@ -24,7 +26,7 @@ class ParallelRNNError(Exception):
     problem
         What is wrong, where that is not simply one argument with a bad value.
     argument
-        The argument at fault, by its name in Python.
+        The argument at fault, by its name in Python; it is put before the problem, or before what was expected.
     expected, got
         What the argument has to be, in words, and the value that came instead.
     hint
@@ -60,9 +62,9 @@ class ParallelRNNError(Exception):
 
     def sentence(self, name_of: Callable[[str], str] | None = None) -> str:
         """Return the message; `name_of` turns the name of an argument into what the user calls it."""
-        parts = [self.problem] if self.problem else []
+        subject = "" if self.argument is None else f"{name_of(self.argument) if name_of else self.argument}: "
+        parts = [self.problem if self.expected else f"{subject}{self.problem}"] if self.problem else []
         if self.expected:
-            subject = "" if self.argument is None else f"{name_of(self.argument) if name_of else self.argument}: "
             parts.append(f"{subject}expected {self.expected}" + (f", got {self.got!r}" if self._has_got else ""))
         if self.hint:
             parts.append(_MENTION.sub(lambda match: name_of(match[1]) if name_of else f"{match[1]}=", self.hint))
@@ -92,6 +94,10 @@ class ArgumentError(InputError):
 
 class ArgumentTypeError(ArgumentError, TypeError):
     """An argument of the wrong type."""
+
+
+class TensorError(InputError, RuntimeError):
+    """A tensor of the wrong shape, dtype, device or layout: a ValueError or a RuntimeError in torch, so it is both."""
 
 
 class TableError(InputError):
@@ -134,6 +140,10 @@ class MissingPackageError(ParallelRNNError, ModuleNotFoundError):
     """An optional package that is not installed."""
 
 
+class InputWarning(ParallelRNNError, UserWarning):  # noqa: N818 - a warning, raised as an error only by filters
+    """A warning about the input, with the same fields; give it to `warnings.warn`."""
+
+
 def check_integer(argument: str, value: Any, minimum: int) -> int:
     """Return an integer of any kind as an int; raise if it is below the minimum or no integer."""
     expected = f"an integer of at least {minimum}"
@@ -163,3 +173,8 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Return whether memory ran out: Python, NumPy and the kernels raise MemoryError, torch a RuntimeError."""
     by_torch = isinstance(error, RuntimeError) and any(text in str(error) for text in _TORCH_OUT_OF_MEMORY)
     return by_torch or isinstance(error, MemoryError)
+
+
+def printable(text: str, keep: str = "") -> str:
+    """Escape what a terminal would obey instead of show, except the characters in `keep`."""
+    return _CONTROL.sub(lambda match: match[0] if match[0] in keep else ascii(match[0])[1:-1], text)

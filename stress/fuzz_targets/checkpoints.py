@@ -1,80 +1,73 @@
-"""Trainings that were cut off, of an estimator and of an experiment, as they are gone on with."""
+"""Checkpoints of an estimator's training and of an experiment's, as trainings resume from them."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from fuzz_targets import grammar
 from fuzz_targets.target import Target
 from fuzz_targets.tensors import NOT_BUILT, Numbers
 from parallelrnn.errors import CheckpointError
-from parallelrnn.lab.experiments.experiment import ExperimentError, Workspace
-from parallelrnn.lab.experiments.tasks import Part, Regression
-from parallelrnn.lab.experiments.training import Schedule, Training
+from parallelrnn.io import load_tensors, save_tensors
+from parallelrnn.sequence.data import SequenceBatch
 from parallelrnn.training.checkpoint import FILE, Checkpoint
-from parallelrnn.training.sealed_tensors import read_sealed, write_sealed
-from parallelrnn.training.trainer import Progress
+from parallelrnn.training.trainer import PassSampler, Trainer, TrainerConfig, make_fabric
 
-_OF = "a training"
 _numbers = Numbers()
 
 
-def _trainer() -> Any:
-    """All of a `Trainer` that a checkpoint keeps."""
-    network = nn.Linear(2, 1)
-    optimizer = torch.optim.Adam(network.parameters())
-    network(torch.ones(1, 2)).sum().backward()
-    optimizer.step()
-    best = {name: tensor.clone() for name, tensor in network.state_dict().items()}
-    return SimpleNamespace(
-        network=network, optimizer=optimizer, best=best, random=torch.Generator(), progress=Progress(history=[{"a": 1}])
+class _Ones:
+    """Examples that are all alike."""
+
+    def batch(self, rows: Tensor) -> SequenceBatch:
+        ones = torch.ones(len(rows), 1)
+        return SequenceBatch(torch.ones(len(rows), 2), None, ones, ones)
+
+
+def _trainer(folder: Path, index: int) -> Trainer[Any]:
+    """Of an estimator, after an epoch; or of an experiment, within one."""
+    return Trainer(
+        nn.Linear(2, 1),
+        _Ones(),
+        torch.arange(4),
+        torch.arange(4),
+        lambda output, target, weight: nn.functional.mse_loss(output, target),
+        TrainerConfig(max_epochs=2, batch_size=2, epoch_steps=(1, 2)),
+        0,
+        make_fabric(),
+        checkpoint=Checkpoint(folder, "a training", resume=True),
+        sampler=PassSampler(4, 2, 0) if index else None,
+        forward=lambda module, batch: module(batch.x),
     )
 
 
-def _training(folder: Path) -> Training:
-    part = Part(4, lambda rows: (torch.ones(len(rows), 2), torch.ones(len(rows), 1)))
-    task = Regression(part, part, batch_size=2, seed=0)
-    return Training(nn.Linear(2, 1), task, Schedule(1e-2, max_epochs=1), Workspace(folder, every=0.0))
-
-
 def _seeds(folder: Path) -> list[bytes]:
-    kept = Checkpoint(folder / "0", _OF, resume=False)
-    kept.begin()
-    kept.save(_trainer())
-    training = _training(folder / "1")
-    training.run()
-    found = []
-    for index in range(2):
-        words, tensors = read_sealed(folder / str(index) / FILE)
+    seeds = []
+    for index, steps in enumerate((2, 1)):
+        trainer = _trainer(folder / str(index), index)
+        trainer.resume()  # which makes the folder
+        left = iter([False] * (steps - 1))
+        trainer.run(should_stop=lambda left=left: next(left, True))  # type: ignore[misc]
+        metadata, tensors = load_tensors(folder / str(index) / FILE)
         described = _numbers.describe(index, tensors)
-        found.append(json.dumps({"from": index, "words": words, "tensors": described}).encode())
-    return found
+        seeds.append(json.dumps({"from": index, "metadata": metadata, "tensors": described}).encode())
+    return seeds
 
 
-def _go_on(data: bytes, folder: Path) -> None:
-    threads = torch.get_num_threads()
+def _resume(data: bytes, folder: Path) -> None:
     try:
         document = json.loads(data)
-        tensors = _numbers.build(document["from"], document["tensors"])
-        write_sealed(folder / FILE, tensors, document["words"])
+        index = document["from"]
+        save_tensors(folder / FILE, _numbers.build(index, document["tensors"]), document["metadata"])
+        trainer = _trainer(folder, index)
     except NOT_BUILT:
         return
-    try:
-        if document["from"] == 0:
-            kept = Checkpoint(folder, _OF, resume=True)
-            there = kept.begin()
-            assert there is not None, "it was written just now"
-            kept.restore(there, _trainer())
-        else:
-            _training(folder)._restore()
-    finally:
-        torch.set_num_threads(threads)
+    assert trainer.resume(), "it was written just now"
 
 
-TARGETS = [Target("checkpoints", _seeds, _go_on, (CheckpointError, ExperimentError), grammar.mutate)]
+TARGETS = [Target("checkpoints", _seeds, _resume, (CheckpointError,), grammar.mutate)]

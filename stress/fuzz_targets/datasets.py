@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from fuzz_targets.target import Target
-from parallelrnn.lab.datasets.archive import read_arff, read_ts
 from parallelrnn.lab.datasets.cifar10 import _RECORD, _records
+from parallelrnn.lab.datasets.ett_wth import read_table
+from parallelrnn.lab.datasets.files import DatasetError
 from parallelrnn.lab.datasets.mnist import read_idx
-from parallelrnn.lab.datasets.sources import DatasetError
-from parallelrnn.lab.datasets.tables import read_table
+from parallelrnn.lab.datasets.uea_ucr import read_arff, read_ts
 
 _TS = b"""#a comment
 @problemName Small
@@ -58,7 +58,7 @@ def _through_file(name: str, read: Callable[[Path], Any], data: bytes, folder: P
 
 
 def _idx(data: bytes, folder: Path) -> None:
-    """Half of the inputs are packed first: few changes of packed bytes can be unpacked."""
+    """Compress half of the inputs first: few mutations of compressed bytes can be decompressed."""
     packed = gzip.compress(data[1:], 1) if data[:1] == b"\x00" else data[1:]
     _through_file("images.gz", read_idx, packed, folder)
 
@@ -79,10 +79,16 @@ def _cifar_seeds(folder: Path) -> list[bytes]:
     return [b"\x00" + record, b"\x01" + lzma.compress(record)]
 
 
+def _target(
+    name: str, seeds: Callable[[Path], list[bytes]], read: Callable[[bytes, Path], None], error: type[Exception]
+) -> Target:
+    return Target(name=name, seeds=seeds, read=read, errors=(error,))
+
+
 TARGETS = [
-    Target("ts", lambda folder: [_TS, _ONE], partial(_through_file, "a.ts", read_ts), (ValueError,)),
-    Target("arff", lambda folder: [_ARFF, _RELATIONAL], partial(_through_file, "a.arff", read_arff), (ValueError,)),
-    Target("mnist-idx", _idx_seeds, _idx, (DatasetError,)),
-    Target("cifar", _cifar_seeds, _cifar, (DatasetError,)),
-    Target("ett-table", lambda folder: [_TABLE], partial(_through_file, "a.csv", read_table), (ValueError,)),
+    _target("ts", lambda folder: [_TS, _ONE], partial(_through_file, "a.ts", read_ts), ValueError),
+    _target("arff", lambda folder: [_ARFF, _RELATIONAL], partial(_through_file, "a.arff", read_arff), ValueError),
+    _target("mnist-idx", _idx_seeds, _idx, DatasetError),
+    _target("cifar", _cifar_seeds, _cifar, DatasetError),
+    _target("ett-table", lambda folder: [_TABLE], partial(_through_file, "a.csv", read_table), ValueError),
 ]

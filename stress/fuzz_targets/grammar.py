@@ -1,4 +1,4 @@
-"""Mutations that keep JSON JSON, so that what is behind the parser is reached."""
+"""Mutations that keep JSON valid, so that what is behind the parser is reached."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ _VALUES: tuple[Any, ...] = (
 )
 
 
-def mutate(data: bytes, longest: int, seed: int) -> bytes:
-    """One to four changes somewhere in a JSON document; what is none stays as it is."""
+def mutate(data: bytes, max_length: int, seed: int) -> bytes:
+    """Return a JSON document with one to four changes; other data unchanged."""
     random_ = random.Random(seed)
     try:
         document = json.loads(data)
     except (ValueError, RecursionError):
-        return data[:longest]
+        return data[:max_length]
     for _ in range(random_.randint(1, 4)):
         _change(document, random_)
     try:
         changed = json.dumps(document).encode()
     except RecursionError:
         return data
-    return changed if len(changed) <= longest else data
+    return changed if len(changed) <= max_length else data
 
 
 def _change(document: Any, random_: random.Random) -> None:
-    """Go down to somewhere, and put another value there, take one away, or add one."""
+    """Descend to a random node, and replace, delete or add a value."""
     node = document
     while True:
         keys = list(node) if isinstance(node, dict) else list(range(len(node)))
@@ -43,14 +43,14 @@ def _change(document: Any, random_: random.Random) -> None:
             node = node[key]
             continue
         break
-    what = random_.random()
-    if what < 0.1:
+    dice = random_.random()
+    if dice < 0.1:
         del node[key]
-    elif what < 0.2 and isinstance(node, list):
+    elif dice < 0.2 and isinstance(node, list):
         node.insert(key, deepcopy(random_.choice([*node, *_VALUES])))
-    elif what < 0.3 and isinstance(node, dict):
+    elif dice < 0.3 and isinstance(node, dict):
         node[random_.choice(keys)] = deepcopy(node[random_.choice(keys)])
-    elif what < 0.5 and isinstance(node[key], int | float) and not isinstance(node[key], bool):
+    elif dice < 0.5 and isinstance(node[key], int | float) and not isinstance(node[key], bool):
         node[key] = random_.choice((node[key] + 1, node[key] - 1, 2 * node[key], -node[key], node[key] * 10**6))
     else:
         node[key] = deepcopy(random_.choice(_VALUES))

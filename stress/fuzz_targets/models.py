@@ -1,29 +1,29 @@
-"""Saved models: words and tensors are changed, and sealed again, so that what is behind the checksums is reached."""
+"""Saved models: metadata and tensors are changed, with right checksums, so that what is behind these is reached."""
 
 from __future__ import annotations
 
-import hashlib
 import json
+import shutil
 import warnings
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from safetensors.torch import load_file, save
 
 from fuzz_targets import grammar
 from fuzz_targets.target import Target
 from fuzz_targets.tensors import NOT_BUILT, Numbers
-from parallelrnn import Forecaster, SequenceClassifier, SequenceRegressor
+from parallelrnn import Forecaster, SequenceClassifier, SequenceRegressor, io
 from parallelrnn.errors import ModelFileError
-from parallelrnn.training.model_files import MANIFEST
+from parallelrnn.io import MODEL_FILE, load_tensors, save_tensors
 
 _KINDS = (SequenceClassifier, SequenceClassifier, SequenceRegressor)
 _X = np.random.default_rng(0).normal(size=(12, 6, 2))
 _numbers = Numbers()
-_words: dict[str, Any] = {}  # of the model whose weights are changed byte by byte
+SAVED_BY_0_1_0 = Path(__file__).parents[2] / "tests" / "data" / "0.1.0" / "regressor"
 
 
 def _forecasters() -> list[Forecaster]:
@@ -51,40 +51,28 @@ def _estimators() -> list[Any]:
 
 
 def _inputs(fitted: list[Any], folder: Path) -> list[bytes]:
-    """What each model says of itself and of its tensors."""
+    """Return the metadata of each model and the description of its tensors."""
     found = []
     for index, model in enumerate(fitted):
         directory = model.save(folder / str(index))
-        words = json.loads((directory / MANIFEST).read_text())
-        tensors = _numbers.describe(index, load_file(directory / words["weights"]))
-        found.append(json.dumps({"from": index, "words": words, "tensors": tensors}).encode())
+        metadata, tensors = load_tensors(directory / MODEL_FILE)
+        described = _numbers.describe(index, tensors)
+        found.append(json.dumps({"from": index, "metadata": metadata, "tensors": described}).encode())
     return found
 
 
-def _seal(words: dict[str, Any], weights: bytes, folder: Path) -> None:
-    """A directory whose checksums are right."""
-    unsealed = {name: value for name, value in words.items() if name != "words_sha256"}
-    unsealed["sha256"] = hashlib.sha256(weights).hexdigest()
-    seal = hashlib.sha256(json.dumps(unsealed, sort_keys=True).encode()).hexdigest()
-    (folder / words["weights"]).write_bytes(weights)
-    (folder / MANIFEST).write_text(json.dumps({**unsealed, "words_sha256": seal}))
-
-
 def _load_and_use(kinds: tuple[Any, ...], data: bytes, folder: Path) -> None:
-    """What loads can be forecast with and explained, or refuses."""
+    """Load a model; one that loads has to forecast and to explain itself, or raise."""
     try:
         document = json.loads(data)
         kind = kinds[document["from"]]
-        _seal(document["words"], save(_numbers.build(document["from"], document["tensors"])), folder)
+        tensors = _numbers.build(document["from"], document["tensors"])
+        save_tensors(folder / MODEL_FILE, tensors, document["metadata"])
     except NOT_BUILT:
         return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        try:
-            model = kind.load(folder)
-        finally:
-            for file in folder.glob("weights-*"):
-                file.unlink()
+        model = kind.load(folder)
         if kind is Forecaster:
             model.predict(level=[80])
             model.explain().summary()
@@ -93,39 +81,38 @@ def _load_and_use(kinds: tuple[Any, ...], data: bytes, folder: Path) -> None:
             model.explain()
 
 
-def _weights_seeds(folder: Path) -> list[bytes]:
-    directory = _forecasters()[0].save(folder / "model")
-    _words.update(json.loads((directory / MANIFEST).read_text()))
-    return [(directory / _words["weights"]).read_bytes()]
-
-
-def _load_weights(data: bytes, folder: Path) -> None:
-    _seal(_words, data, folder)
-    Forecaster.load(folder)
-
-
 def _manifest_seeds(folder: Path) -> list[bytes]:
-    return [(_forecasters()[0].save(folder / "model") / MANIFEST).read_bytes()]
+    return [(SAVED_BY_0_1_0 / "model.json").read_bytes()]
 
 
 def _load_manifest(data: bytes, folder: Path) -> None:
-    (folder / MANIFEST).write_bytes(data)
+    for weights in SAVED_BY_0_1_0.glob("weights-*"):
+        shutil.copy(weights, folder)
+    (folder / "model.json").write_bytes(data)
+    SequenceRegressor.load(folder)
+
+
+def _file_seeds(folder: Path) -> list[bytes]:
+    return [(_forecasters()[0].save(folder / "model") / MODEL_FILE).read_bytes()]
+
+
+def _load_file(data: bytes, folder: Path) -> None:
+    """Put the right checksum into a file that was changed byte by byte."""
+    place = io._CHECKSUM.match(data, 8)
+    if place is not None:
+        data = data[: place.start(1)] + io._checksum(data, place) + data[place.end(1) :]
+    (folder / MODEL_FILE).write_bytes(data)
     Forecaster.load(folder)
 
 
+def _use(name: str, fit: Callable[[], list[Any]], kinds: tuple[Any, ...]) -> Target:
+    read = partial(_load_and_use, kinds)
+    return Target(name=name, seeds=lambda folder: _inputs(fit(), folder), read=read, mutate=grammar.mutate)
+
+
 TARGETS = [
-    Target(
-        "forecaster",
-        lambda folder: _inputs(_forecasters(), folder),
-        partial(_load_and_use, (Forecaster,) * 3),
-        mutate=grammar.mutate,
-    ),
-    Target(
-        "sequence-estimators",
-        lambda folder: _inputs(_estimators(), folder),
-        partial(_load_and_use, _KINDS),
-        mutate=grammar.mutate,
-    ),
-    Target("model-weights", _weights_seeds, _load_weights, (ModelFileError,)),
-    Target("model-manifest", _manifest_seeds, _load_manifest, (ModelFileError,)),
+    _use("forecaster", _forecasters, (Forecaster,) * 3),
+    _use("sequence-estimators", _estimators, _KINDS),
+    Target(name="model-weights", seeds=_file_seeds, read=_load_file, errors=(ModelFileError,)),
+    Target(name="model-manifest", seeds=_manifest_seeds, read=_load_manifest, errors=(ModelFileError,)),
 ]

@@ -1,46 +1,44 @@
-"""Lines of results, as `reproduce status` and `reproduce tables` read them."""
+"""Runs of experiments, as `reproduce status` and `reproduce tables` read them."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from fuzz_targets import grammar
 from fuzz_targets.target import Target
-from parallelrnn.io import sum_of
-from parallelrnn.lab.document import document
+from parallelrnn.io import json_checksum
+from parallelrnn.lab.experiments.experiment import run_key
 from parallelrnn.lab.experiments.registry import EXPERIMENTS
-from parallelrnn.lab.running.store import Store
+from parallelrnn.lab.results_page import results_page, select_all
 
 _RESULTS = Path(__file__).parents[2] / "results"
-_SEEDS = 2  # lines of each experiment
 
 
 def _seeds(folder: Path) -> list[bytes]:
-    """The first results of each experiment that has some, as JSON of a name and lines."""
-    found = []
-    for name in EXPERIMENTS:
-        lines = Store(_RESULTS).lines(name)[:_SEEDS]
-        if lines:
-            found.append(json.dumps([name, *lines]).encode())
-    return found
+    """Return the first run of each experiment that has some."""
+    return [file.read_bytes() for name in EXPERIMENTS for file in sorted((_RESULTS / name).glob("*.json"))[:1]]
 
 
 def _read(data: bytes, folder: Path) -> None:
+    """Read a run, with key and checksum made right, so that what is behind these is reached."""
+    name = "speed"
     try:
-        name, *lines = json.loads(data)
-        text = "".join(json.dumps({**line, "sha256": sum_of(line)}) + "\n" for line in lines)
-    except (TypeError, ValueError, RecursionError):
-        name, text = "speed", None
-    if not isinstance(name, str) or name not in EXPERIMENTS:
-        name = "speed"
-    store = Store(folder)
-    path = store.path(name)
-    path.write_bytes(data if text is None else text.encode())
+        run: dict[str, Any] = json.loads(data)
+        name = run["experiment"] if run["experiment"] in EXPERIMENTS else name
+        run["key"] = run_key(run["experiment"], run["config"], run["seed"])
+        run.pop("checksum", None)
+        data = json.dumps({**run, "checksum": json_checksum(run)}).encode()
+        path = folder / name / f"{run['key']}.json"
+    except (AttributeError, LookupError, TypeError, ValueError, RecursionError):
+        path = folder / name / "0123456789abcdef.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(data)
     try:
-        document({name: store.lines(name)})
+        results_page(select_all(folder))
     finally:
         path.unlink()
 
 
-TARGETS = [Target("results", _seeds, _read, mutate=grammar.mutate)]
+TARGETS = [Target(name="results", seeds=_seeds, read=_read, mutate=grammar.mutate)]

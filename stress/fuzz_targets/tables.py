@@ -1,4 +1,4 @@
-"""Tables of the command line: all that `fit` and `forecast` do with a file before anything is learned."""
+"""Tables of the command line: all that `fit` and `forecast` do with a file before training."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import pandas as pd
 
 from fuzz_targets.target import Target
 from parallelrnn import Forecaster
-from parallelrnn.cli.dates import read_dates
-from parallelrnn.cli.tables import read_table, understand
+from parallelrnn.cli.tables import infer_layout, read_table, with_times
 
 _KINDS = (".csv", ".tsv", ".csv.gz")
 
@@ -49,12 +48,14 @@ def _read_parquet(data: bytes, folder: Path) -> None:
 def _read(data: bytes, path: Path) -> None:
     path.write_bytes(data)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the command tells them
+        warnings.simplefilter("ignore")  # the command prints them
         frame = read_table(path)
-        layout = understand(frame, None, None, (), ())
+        layout = infer_layout(frame, None, None, (), ())
         used = [name for name in (layout.id, layout.time, *layout.targets) if name is not None]
-        dated, _ = read_dates(frame[used], layout.time, None)
-        Forecaster(2, 4).read(dated, **layout.arguments())
+        Forecaster(2, 4).read(with_times(frame[used], layout.time, None), **layout.arguments())
 
 
-TARGETS = [Target("csv", _csv_seeds, _read_csv), Target("parquet", _parquet_seeds, _read_parquet)]
+TARGETS = [
+    Target(name="csv", seeds=_csv_seeds, read=_read_csv),
+    Target(name="parquet", seeds=_parquet_seeds, read=_read_parquet),
+]

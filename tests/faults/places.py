@@ -15,12 +15,10 @@ from pathlib import Path
 
 import torch
 
-from parallelrnn.io import sentence
-from parallelrnn.lab.experiments.adding import AddingConfig
-from parallelrnn.lab.experiments.experiment import Job
-from parallelrnn.lab.running.store import Store
-from parallelrnn.training.sealed_tensors import read_sealed, write_sealed
+from parallelrnn.io import load_tensors, os_error_sentence, save_tensors
+from parallelrnn.lab.runs import RunStore
 from tests.faults.small_models import load, names, save
+from tests.lab.samples import make_run
 
 ROOM = 512 << 10  # bytes
 
@@ -30,7 +28,7 @@ def problem(do: Callable[[], object]) -> str:
     try:
         do()
     except OSError as error:
-        return sentence(error)
+        return os_error_sentence(error)
     return "none"
 
 
@@ -38,30 +36,31 @@ def main() -> None:
     """Fill a place that holds a model, a checkpoint and a result; what is there stays as it was."""
     place = Path(sys.argv[1])
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={ROOM}", "none", str(place)], check=True)
-    model, checkpoint, store = place / "model", place / "training.safetensors", Store(place / "results")
+    model, checkpoint, store = place / "model", place / "training.safetensors", RunStore(place / "results")
     large = {"numbers": torch.zeros(ROOM)}
-    line = {**Job("adding", AddingConfig("GRU"), 0).to_json(), "key": "first", "metrics": {}}
+    run = make_run("adding", {"mse": 0.1}, model="GRU")
 
     def is_as_it_was() -> bool:
-        whole = load(model) == 1 and read_sealed(checkpoint)[0] == {"number": "1"} and len(store.lines("adding")) == 1
-        return whole and len(names(model)) == 2 and not list(place.rglob("*.part"))
+        whole = load(model) == 1 and load_tensors(checkpoint)[0] == {"number": 1} and store.load("adding") == [run]
+        return whole and len(names(model)) == 1 and not list(place.rglob("*.part"))
 
     save(model, 1)
-    write_sealed(checkpoint, {"numbers": torch.zeros(10)}, {"number": "1"})
-    store.append(line)
+    save_tensors(checkpoint, {"numbers": torch.zeros(10)}, {"number": 1})
+    store.save(run)
     found = {"model, full": problem(lambda: save(model, 2, size=ROOM))}
-    found["checkpoint, full"] = problem(lambda: write_sealed(checkpoint, large, {"number": "2"}))
-    found["result, full"] = problem(lambda: store.append({**line, "details": {"long": "x" * ROOM}}))
+    found["checkpoint, full"] = problem(lambda: save_tensors(checkpoint, large, {"number": 2}))
+    found["result, full"] = problem(
+        lambda: store.save(make_run("adding", {}, model="GRU", details={"long": "x" * ROOM}))
+    )
     found["as it was, full"] = str(is_as_it_was())
-    store.append({**line, "key": "second"})  # what was cut off is not in the way
-    found["results"] = ", ".join(one["key"] for one in store.lines("adding"))
-    store.path("adding").write_text("")
-    store.append(line)
+    second = store.save(make_run("adding", {}, 1, model="GRU"))  # there is room again
+    found["results"] = str(len(store.load("adding")))
+    second.unlink()
 
     subprocess.run(["mount", "-o", "remount,ro", str(place)], check=True)
     found["model, read-only"] = problem(lambda: save(model, 2))
-    found["checkpoint, read-only"] = problem(lambda: write_sealed(checkpoint, large, {"number": "2"}))
-    found["result, read-only"] = problem(lambda: store.append(line))
+    found["checkpoint, read-only"] = problem(lambda: save_tensors(checkpoint, large, {"number": 2}))
+    found["result, read-only"] = problem(lambda: store.save(run))
     found["as it was, read-only"] = str(is_as_it_was())
     print(json.dumps(found))
 

@@ -14,18 +14,16 @@ from typer.testing import CliRunner
 
 from parallelrnn import SequenceRegressor
 from parallelrnn.cli.app import app
-from parallelrnn.errors import CheckpointError, ModelFileError
-from parallelrnn.lab.experiments.adding import AddingConfig
-from parallelrnn.lab.experiments.experiment import ExperimentError, Job, Workspace
-from parallelrnn.lab.experiments.training import progress_of
-from parallelrnn.lab.running.store import Store
-from parallelrnn.training.checkpoint import FILE
-from parallelrnn.training.model_files import MANIFEST
-from parallelrnn.training.sealed_tensors import SealError, read_sealed, write_sealed
-from tests.faults.small_models import load, save
+from parallelrnn.errors import CheckpointError, FileError, ModelFileError
+from parallelrnn.io import MODEL_FILE, load_tensors, save_tensors
+from parallelrnn.lab.runs import RunStore
+from parallelrnn.training.checkpoint import FILE, saved_progress
+from tests.faults.small_models import KIND, load, names, save, save_old
+from tests.lab.samples import make_run
+from tests.support import raises
 from tests.training.samples import hourly
 
-WORDS = {"of": 'a "quoted" word', "progress": "[1, 2]", "empty": ""}
+METADATA = {"of": 'a "quoted" word', "progress": [1, 2.5, None], "nested": {"sha256": "0" * 64}}
 TENSORS = {"weights": torch.arange(6.0).view(2, 3), "count": torch.tensor(7)}
 
 
@@ -58,64 +56,70 @@ def is_refused(read: Callable[[], Any], kind: type[Exception], *words: str) -> b
     return False
 
 
-def test_sealed_tensors_come_back(tmp_path: Path) -> None:
-    write_sealed(tmp_path / "file", TENSORS, WORDS)
-    words, tensors = read_sealed(tmp_path / "file")
-    assert words == WORDS
+def test_metadata_and_tensors_come_back(tmp_path: Path) -> None:
+    save_tensors(tmp_path / "file", TENSORS, METADATA)
+    metadata, tensors = load_tensors(tmp_path / "file")
+    assert metadata == METADATA
     assert tensors.keys() == TENSORS.keys()
     assert all(torch.equal(tensors[name], TENSORS[name]) for name in TENSORS)
 
 
-def test_every_bit_of_sealed_tensors_counts(tmp_path: Path) -> None:
-    file = tmp_path / "file"
-    write_sealed(file, TENSORS, WORDS)
+def test_every_bit_of_a_file_counts(tmp_path: Path) -> None:
+    file = save_tensors(tmp_path / "file", TENSORS, METADATA)
     for damage in damages(file):
-        assert is_refused(lambda: read_sealed(file), SealError, "cut off or changed"), damage
-    read_sealed(file)
+        assert is_refused(lambda: load_tensors(file), FileError, "checksum"), damage
+    load_tensors(file)
     file.write_bytes(file.read_bytes() + b"\0")
-    with pytest.raises(SealError, match="it was cut off or changed"):
-        read_sealed(file)
+    with raises(FileError, file, "checksum"):
+        load_tensors(file)
 
 
 def test_every_bit_of_a_model_counts(tmp_path: Path) -> None:
-    save(tmp_path, 3, size=2)
-    refusals = ("changed", "no JSON", "is not of a", "has version", "no file", "missing", "names no weights")
+    file = save(tmp_path, 3, size=2) / MODEL_FILE
+    for damage in damages(file):
+        assert is_refused(lambda: load(tmp_path), ModelFileError, "checksum"), damage
+    assert load(tmp_path) == 3
+
+
+def test_every_bit_of_a_model_of_0_1_0_counts(tmp_path: Path) -> None:
+    save_old(tmp_path, 3)
     for file in list(tmp_path.iterdir()):
         for damage in damages(file):
-            assert is_refused(lambda: load(tmp_path), ModelFileError, *refusals), f"{file.name}: {damage}"
+            assert is_refused(lambda: load(tmp_path), ModelFileError, file.name, KIND), f"{file.name}: {damage}"
     assert load(tmp_path) == 3
 
 
 def test_files_of_others_stay_where_a_model_is_saved(tmp_path: Path) -> None:
-    others = ("weights-best.safetensors", "weights-epoch_10.safetensors", "model.json.1.part", "training.safetensors")
+    others = (
+        "weights-best.safetensors",
+        "weights-0123456789abcdef.json",
+        "weights-epoch_10.safetensors",
+        "model.json.1.part",
+        "training.safetensors",
+    )
     for name in others:
         (tmp_path / name).touch()
-    for number in (1, 2):
-        save(tmp_path, number)
-    assert {file.name for file in tmp_path.iterdir()} >= set(others)
-    assert len(list(tmp_path.iterdir())) == len(others) + 2
+    for model_json in ("{}", "{", "[]"):
+        (tmp_path / "model.json").write_text(model_json)
+        save(tmp_path, 1)
+        assert names(tmp_path) == {*others, "model.json", MODEL_FILE}
+    save_old(tmp_path, 1)
+    save(tmp_path, 2)
+    assert names(tmp_path) == {*others, MODEL_FILE}
 
 
-def test_every_bit_of_a_result_counts(tmp_path: Path) -> None:
-    job, store = Job("adding", AddingConfig("GRU"), 0), Store(tmp_path)
-    first = {**job.to_json(), "key": "first", "metrics": {"mse": 0.25}}
-    second = {**first, "key": "second", "metrics": {"mse": -0.25}, "details": {3: (1, 2)}}  # "-" is near to an end
-    for line in (first, second, {**first, "key": "third"}):
-        store.append(line)
-    file, as_read = store.path("adding"), store.lines("adding")
-    assert [line["key"] for line in as_read] == ["first", "second", "third"]
-    whole = file.read_bytes()
-    ends = [at for at, byte in enumerate(whole) if byte == ord("\n")]
+def test_every_bit_of_a_run_counts(tmp_path: Path) -> None:
+    store = RunStore(tmp_path)
+    run = make_run("adding", {"mse": 0.25}, model="GRU", details={"3": [1, 2]})
+    file = store.save(run)
+    rejected = 0
     for damage in damages(file):
-        if not is_refused(lambda: store.lines("adding"), ExperimentError, "remove the line"):
-            left = file.read_bytes()
-            assert whole.startswith(left[:-1]), damage  # else it is refused: only the end may be missing, or changed
-            there = as_read[: sum(left[:at] == whole[:at] for at in ends)]
-            assert store.lines("adding") == there, damage
-            if len(left) in (ends[1], ends[2], len(whole)):  # all is there but an end, or that is another byte
-                store.append({**first, "key": "fourth"})
-                assert [line["key"] for line in store.lines("adding")] == [*(one["key"] for one in there), "fourth"]
-                file.write_bytes(left)
+        try:
+            assert store.find(run.key) == run, damage  # a changed space, or the end of a line, say
+        except FileError:
+            rejected += 1
+    assert rejected > 8 * len(file.read_bytes())
+    assert store.load("adding") == [run]
 
 
 @pytest.fixture(scope="module")
@@ -143,18 +147,18 @@ def test_a_damaged_checkpoint_is_refused_by_who_goes_on(kept: Path, tmp_path: Pa
         changed[place] ^= 16
         for one in (bytes(changed), data[:place]):
             file.write_bytes(one)
-            with pytest.raises(CheckpointError, match=r"cut off or changed.*; remove it to start anew"):
+            with raises(CheckpointError, FILE, "checksum", hint="delete it to start over"):
                 regressor().fit(*examples(), checkpoint=tmp_path, resume=True)
-            with pytest.raises(ExperimentError, match=r"cut off or changed.*; remove it to start anew"):
-                progress_of(Workspace(tmp_path))
+            with raises(CheckpointError, FILE, "checksum"):
+                saved_progress(file)
             assert file.read_bytes() == one, "it is left to who may know better"
     regressor().fit(*examples(), checkpoint=tmp_path)  # anew
 
 
 def test_a_checkpoint_that_does_not_fit_is_refused(kept: Path, tmp_path: Path) -> None:
-    words, tensors = read_sealed(kept)
-    write_sealed(tmp_path / FILE, {name: one for name, one in tensors.items() if "random" not in name}, words)
-    with pytest.raises(CheckpointError, match=r"does not fit this release: 'random\.dropout'; remove it"):
+    metadata, tensors = load_tensors(kept)
+    save_tensors(tmp_path / FILE, {name: one for name, one in tensors.items() if "random" not in name}, metadata)
+    with raises(CheckpointError, FILE, "random.cpu", hint="delete it to start over"):
         regressor().fit(*examples(), checkpoint=tmp_path, resume=True)
 
 
@@ -165,11 +169,11 @@ def test_the_command_says_so_in_a_sentence(kept: Path, tmp_path: Path) -> None:
     (model / FILE).write_bytes(kept.read_bytes()[:-1])
     result = CliRunner().invoke(app, ["fit", str(data), "--horizon", "3", "--out", str(model), "--resume"])
     assert result.exit_code == 3
-    assert "it was cut off or changed; remove it to start anew" in " ".join(result.output.split())
-    (model / MANIFEST).write_text("{")
+    assert "checksum is wrong; delete it to start over" in " ".join(result.output.split())
+    (model / MODEL_FILE).write_text("{")
     result = CliRunner().invoke(app, ["forecast", str(model)])
     assert result.exit_code == 4
-    assert "is no JSON" in result.output
+    assert "no checksum" in result.output
 
 
 def test_the_command_forgets_no_training_that_was_cut_off(kept: Path, tmp_path: Path) -> None:

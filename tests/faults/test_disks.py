@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import parallelrnn
 from parallelrnn import Forecaster
-from parallelrnn.cli import forecasting
 from parallelrnn.cli.app import app
-from parallelrnn.io import sentence, write_text
+from parallelrnn.io import os_error_sentence, write_text
+from parallelrnn.lab import runs
+from parallelrnn.lab.executors import run_jobs
 from parallelrnn.lab.experiments import adding
-from parallelrnn.lab.running import provenance
-from parallelrnn.lab.running.runner import run
-from parallelrnn.lab.running.store import Store
+from parallelrnn.lab.runs import RunStore
 from parallelrnn.training.checkpoint import FILE
 from tests.faults.limits import no_file_longer_than
 from tests.faults.small_models import load, names, save
@@ -33,7 +33,7 @@ def test_a_full_disk_leaves_the_older_file(tmp_path: Path) -> None:
     path = write_text(tmp_path / "page.html", "old")
     with no_file_longer_than(1000), pytest.raises(OSError, match=r"page\.html") as raised:
         write_text(path, "new" * 1000)
-    assert sentence(raised.value) == f"{path}: file too large; make room there, or give another path"
+    assert os_error_sentence(raised.value) == f"{path}: file too large; free some space, or give another path"
     assert path.read_text() == "old"
     assert names(tmp_path) == {"page.html"}
 
@@ -51,34 +51,33 @@ def test_a_full_disk_leaves_the_older_model_and_nothing_of_the_newer(tmp_path: P
 def test_a_run_without_room_fails_and_goes_on_later(tmp_path: Path) -> None:
     jobs = adding.EXPERIMENT.jobs({"model": ["ParaGRU"], "length": ["100"]}, TINY, 1)
     with no_file_longer_than(2000):
-        grid = run(jobs, tmp_path, engine="here", threads=1, every=0.0)
-    (problem,) = grid.problems.values()
-    assert f"{FILE}: file too large; make room there" in problem
-    assert "the same command goes on" in problem
-    assert len(run(jobs, tmp_path, engine="here", threads=1).done) == 1
+        progress = run_jobs(jobs, tmp_path, engine="here", threads=1, checkpoint_every=0.0)
+    (problem,) = progress.problems.values()
+    assert f"{FILE}: file too large; free some space" in problem
+    assert "resumes" in problem
+    assert len(run_jobs(jobs, tmp_path, engine="here", threads=1).done) == 1
 
 
 def test_a_result_without_room_is_made_up_for(tmp_path: Path) -> None:
     jobs = adding.EXPERIMENT.jobs({"model": ["ParaGRU"], "length": ["100"]}, TINY, 2)
-    store = Store(tmp_path)
-    run(jobs[:1], tmp_path, engine="here", threads=1)
-    before = store.path("adding").read_bytes()
-    with no_file_longer_than(len(before) + 100):
-        grid = run(jobs, tmp_path, engine="here", threads=1)
-    assert list(grid.problems) == [jobs[1].key]
-    assert "adding.jsonl: file too large; make room there" in grid.problems[jobs[1].key]
-    assert [line["key"] for line in store.lines("adding")] == [jobs[0].key]
-    assert len(run(jobs, tmp_path, engine="here", threads=1).done) == 2
-    assert store.path("adding").read_bytes().startswith(before)
+    run_jobs(jobs[:1], tmp_path, engine="here", threads=1)
+    (before,) = RunStore(tmp_path).load("adding")
+    with no_file_longer_than(len((tmp_path / "adding" / f"{jobs[0].key}.json").read_bytes()) // 2):
+        progress = run_jobs(jobs, tmp_path, engine="here", threads=1)
+    assert list(progress.problems) == [jobs[1].key]
+    assert f"{jobs[1].key}.json: file too large" in progress.problems[jobs[1].key]
+    assert RunStore(tmp_path).load("adding") == [before]
+    assert len(run_jobs(jobs, tmp_path, engine="here", threads=1).done) == 2
+    assert RunStore(tmp_path).find(jobs[0].key) == before
 
 
-def test_who_was_at_a_run_is_not_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(provenance, "COMMIT", "first")
-    assert provenance.commits(tmp_path) == ["first"]
-    monkeypatch.setattr(provenance, "COMMIT", "second")
+def test_all_commits_of_a_run_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "COMMIT", "first")
+    assert runs.commits(tmp_path) == ["first"]
+    monkeypatch.setattr(runs, "COMMIT", "second")
     with no_file_longer_than(8), pytest.raises(OSError, match="too large"):
-        provenance.commits(tmp_path)
-    assert provenance.commits(tmp_path) == ["first", "second"]
+        runs.commits(tmp_path)
+    assert runs.commits(tmp_path) == ["first", "second"]
 
 
 def test_the_command_says_so_and_the_model_before_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,11 +85,11 @@ def test_the_command_says_so_and_the_model_before_is_there(tmp_path: Path, monke
     hourly(ids=("a",)).to_csv(data, index=False)
     quick(max_epochs=1).fit(hourly()).save(model)
     before = {file.name: file.read_bytes() for file in model.iterdir()}
-    monkeypatch.setattr(forecasting, "Forecaster", lambda horizon, lookback, **options: quick(horizon, 48, **options))
+    monkeypatch.setattr(parallelrnn, "Forecaster", lambda horizon, lookback, **options: quick(horizon, 48, **options))
     with no_file_longer_than(5000):
         result = CliRunner().invoke(app, ["fit", str(data), "--horizon", "3", "--out", str(model)])
     assert result.exit_code == 3, result.output
-    assert f"{FILE}: file too large; make room there" in "".join(result.output.split("\n"))
+    assert f"{FILE}: file too large; free some space" in "".join(result.output.split("\n"))
     assert {file.name: file.read_bytes() for file in model.iterdir()} == before
     Forecaster.load(model)
 
@@ -99,8 +98,8 @@ def test_where_nothing_can_be_written_is_said_before_training(tmp_path: Path, mo
     data = tmp_path / "series.csv"
     hourly(ids=("a",)).to_csv(data, index=False)
     made = quick(12)
-    monkeypatch.setattr(forecasting, "Forecaster", lambda horizon, lookback, **options: made)
-    monkeypatch.setattr("parallelrnn.training.trainer.Trainer._epoch", lambda trainer: pytest.fail("it trained"))
+    monkeypatch.setattr(parallelrnn, "Forecaster", lambda horizon, lookback, **options: made)
+    monkeypatch.setattr("parallelrnn.training.trainer.Trainer._step", lambda trainer: pytest.fail("it trained"))
     result = CliRunner().invoke(app, ["fit", str(data), "--horizon", "12", "--out", str(data / "model"), "--resume"])
     assert result.exit_code == 3, result.output
     assert "series.csv/model: not a directory; give another path" in "".join(result.output.split("\n"))
@@ -110,7 +109,9 @@ def test_where_nothing_can_be_written_is_said_before_training(tmp_path: Path, mo
 def test_a_device_is_written_to_and_stays_one() -> None:
     with pytest.raises(OSError, match="/dev/full") as raised:
         write_text("/dev/full", "text")
-    assert sentence(raised.value) == "/dev/full: no space left on device; make room there, or give another path"
+    assert (
+        os_error_sentence(raised.value) == "/dev/full: no space left on device; free some space, or give another path"
+    )
     assert stat.S_ISCHR(Path("/dev/full").stat().st_mode)
     assert write_text("/dev/null", "text") == Path("/dev/null")
     assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
@@ -123,12 +124,12 @@ def test_a_file_system_of_its_own_that_is_full_then_read_only(tmp_path: Path) ->
     done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    full, closed = "no space left on device; make room there", "read-only file system; give another path"
-    files = {"model": "weights-", "checkpoint": "training.safetensors: ", "result": "adding.jsonl: "}
+    full, closed = "no space left on device; free some space", "read-only file system; give another path"
+    files = {"model": "model.safetensors: ", "checkpoint": "training.safetensors: ", "result": ".json: "}
     for name, file in files.items():
         for state, words in (("full", full), ("read-only", closed)):
             assert file in found[f"{name}, {state}"]
             assert words in found[f"{name}, {state}"]
             assert ".part" not in found[f"{name}, {state}"]
     assert found["as it was, full"] == found["as it was, read-only"] == "True"
-    assert found["results"] == "first, second"
+    assert found["results"] == "2"

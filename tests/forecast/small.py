@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from parallelrnn.forecast.panel import Columns, Panel, Series
+from parallelrnn.forecast.data import Columns, Panel, Series
+from parallelrnn.forecast.windows import CovariateScaler, SeriesScaler, WindowDataset
 
-ONE = Columns(None, "ds", ("y",))
-LONG = Columns("unique_id", "ds", ("y",))
+ONE = Columns()
+LONG = Columns(id="unique_id")
 FULL = replace(LONG, past=("wind",), future=("price",), static=("size",))
 
 
@@ -29,26 +30,36 @@ def two_series(rows: int = 12) -> pd.DataFrame:
     both = []
     for name, first, size in (("b", 0, 3.0), ("a", 1, 5.0)):
         stamps = hours(rows)[first:]
-        numbers = rng.normal(size=(len(stamps), 3))
-        both.append(pd.DataFrame({"unique_id": name, "ds": stamps, "size": size}).join(_named(numbers)))
+        numbers = pd.DataFrame(rng.normal(size=(len(stamps), 3)), columns=["y", "wind", "price"])
+        both.append(pd.DataFrame({"unique_id": name, "ds": stamps, "size": size}).join(numbers))
     return pd.concat(both, ignore_index=True)
 
 
-def _named(numbers: np.ndarray) -> pd.DataFrame:
-    return pd.DataFrame(numbers, columns=["y", "wind", "price"])
+def make_series(values: Any, name: Any = "a", position: int = 0, **others: Any) -> Series:
+    """A series of values (T,) or (T, C), all observed, without covariates unless `others` has them."""
+    values = np.asarray(values, dtype=float)
+    values = values[:, None] if values.ndim == 1 else values
+    none = np.zeros((len(values), 0))
+    rest = {"observed": np.ones(values.shape, dtype=bool), "past": none, "future": none, "static": np.zeros(0)}
+    return Series(name=name, position=position, values=values, **{**rest, **others})
 
 
-def assert_same(one: Panel, other: Panel) -> None:
-    assert (one.grid, one.columns, one.notes) == (other.grid, other.columns, other.notes)
-    theirs = {series.name: series for series in other.series}
-    assert len(one.series) == len(other.series) == len(theirs)
-    for series in one.series:
-        assert_same_series(series, theirs[series.name])
+def make_dataset(lookback: int, horizon: int, *series: Series) -> WindowDataset:
+    """Windows of series without covariates, at the scale that they have."""
+    scalers = [SeriesScaler(np.zeros(1), np.ones(1), (), np.zeros(1))] * len(series)
+    covariates = CovariateScaler.fit(series, [len(one) for one in series])
+    return WindowDataset(series, scalers, covariates, lookback, horizon)
 
 
-def assert_same_series(one: Series, other: Series) -> None:
-    assert (one.name, one.position) == (other.name, other.position)
+def assert_same(first: Panel, second: Panel) -> None:
+    assert (first.grid, first.columns, first.notes) == (second.grid, second.columns, second.notes)
+    by_name = {series.name: series for series in second.series}
+    assert len(first.series) == len(second.series) == len(by_name)
+    for series in first.series:
+        assert_same_series(series, by_name[series.name])
+
+
+def assert_same_series(first: Series, second: Series) -> None:
+    assert (first.name, first.position) == (second.name, second.position)
     for field in ("values", "observed", "past", "future", "static"):
-        mine, theirs = getattr(one, field), getattr(other, field)
-        assert mine.dtype == theirs.dtype
-        np.testing.assert_array_equal(mine, theirs, strict=True)
+        np.testing.assert_array_equal(getattr(first, field), getattr(second, field), strict=True)

@@ -9,16 +9,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from parallelrnn import Forecaster
-from parallelrnn.forecast.conformal import Calibration, middle_of
+from parallelrnn.errors import TableError
+from parallelrnn.forecast.conformal import Calibration, window_residuals
+from parallelrnn.forecast.state import order_quantiles
+from parallelrnn.forecast.windows import Batch
+from tests.forecast.small import make_dataset, make_series
 
 
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**31), count=st.integers(20, 400), level=st.sampled_from([50, 80, 90, 95]))
-def test_half_widths_are_conformal_quantiles(seed: int, count: int, level: int) -> None:
-    errors = torch.randn(count, 9, 2, generator=torch.Generator().manual_seed(seed))
-    width = Calibration.of([errors]).half_width(level)[0].numpy()
-    ordered = np.sort(abs(errors.numpy()), axis=0)
+def test_conformal_quantiles_are_those_of_the_definition(seed: int, count: int, level: int) -> None:
+    residuals = torch.randn(count, 9, 2, generator=torch.Generator().manual_seed(seed))
+    width = Calibration.of([residuals]).conformal_quantile(level)[0].numpy()
+    ordered = np.sort(abs(residuals.numpy()), axis=0)
     for step in range(9):
         distinct = min(count, 5 * count / (step + 1))  # up to five steps ahead, the definition of split conformal
         rank = min(count, math.ceil(count * level / 100 * (distinct + 1) / distinct - 1e-9))
@@ -29,68 +32,84 @@ def test_half_widths_are_conformal_quantiles(seed: int, count: int, level: int) 
             assert (width[step] <= ordered[above - 1, step] + 1e-6).all()
 
 
-def test_intervals_hold_what_they_promise_where_errors_go_on_as_they_were() -> None:
+def test_intervals_hold_what_they_promise_where_residuals_go_on_as_they_were() -> None:
     generator = torch.Generator().manual_seed(0)
     held = []
     for _ in range(300):
-        errors = torch.randn(101, 4, 1, generator=generator)
-        width = Calibration.of([errors[:-1]]).half_width(80)[0]
-        held.append(float((errors[-1].abs() <= width).float().mean()))
+        residuals = torch.randn(101, 4, 1, generator=generator)
+        width = Calibration.of([residuals[:-1]]).conformal_quantile(80)[0]
+        held.append(float((residuals[-1].abs() <= width).float().mean()))
     # 1200 values of 80 % or a little more, those of one draw dependent through its quantiles: a standard error of 1 %.
     assert 0.78 < np.mean(held) < 0.84
 
 
 def test_what_was_not_observed_is_left_out() -> None:
-    errors = torch.randn(100, 2, 1, generator=torch.Generator().manual_seed(0))
-    holes = torch.cat([errors, torch.full((50, 2, 1), math.nan)])[torch.randperm(150)]
-    torch.testing.assert_close(Calibration.of([holes]).table, Calibration.of([errors]).table)
+    residuals = torch.randn(100, 2, 1, generator=torch.Generator().manual_seed(0))
+    holes = torch.cat([residuals, torch.full((50, 2, 1), math.nan)])[torch.randperm(150)]
+    torch.testing.assert_close(Calibration.of([holes]).table, Calibration.of([residuals]).table)
 
 
 def test_series_are_kept_apart() -> None:
-    errors = torch.randn(100, 2, 1, generator=torch.Generator().manual_seed(0))
-    both = Calibration.of([errors, 10 * errors])
-    torch.testing.assert_close(both.half_width(80)[1], 10 * both.half_width(80)[0])
-    torch.testing.assert_close(both.rows([1]).half_width(80)[0], both.half_width(80)[1])
+    residuals = torch.randn(100, 2, 1, generator=torch.Generator().manual_seed(0))
+    both = Calibration.of([residuals, 10 * residuals])
+    torch.testing.assert_close(both.conformal_quantile(80)[1], 10 * both.conformal_quantile(80)[0])
+    torch.testing.assert_close(both.rows([1]).conformal_quantile(80)[0], both.conformal_quantile(80)[1])
 
 
-def test_errors_too_few_for_a_level_are_taken_to_be_normal() -> None:
-    """Of a hundred thousand series with six errors each, as many hold the seventh as Student's t says."""
-    errors = torch.randn(7, 1, 100_000, generator=torch.Generator().manual_seed(0))
-    few = Calibration.of([errors[:6]])
-    with pytest.warns(UserWarning, match="intervals of 90 % take 9 forecasts to compare with .* a series has 6"):
-        width = few.half_width(90)[0]
-    normal = stats.t.ppf(0.95, 6) * errors[:6].square().mean(0).sqrt()
+def test_residuals_too_few_for_a_level_are_taken_to_be_normal() -> None:
+    """Of a hundred thousand series with six residuals each, as many hold the seventh as Student's t says."""
+    residuals = torch.randn(7, 1, 100_000, generator=torch.Generator().manual_seed(0))
+    few = Calibration.of([residuals[:6]])
+    with pytest.warns(UserWarning, match="90 % intervals need 9 .* has 6"):
+        width = few.conformal_quantile(90)[0]
+    normal = stats.t.ppf(0.95, 6) * residuals[:6].square().mean(0).sqrt()
     # Quantiles are kept at 200 levels, of which an error that should have 33.3 has 33 or 34.
-    torch.testing.assert_close(width, torch.maximum(normal, errors[:6].abs().amax(0)), rtol=0.011, atol=0)
-    assert 0.9 < float((errors[6].abs() <= width).float().mean()) < 0.94  # the largest error adds to it
+    torch.testing.assert_close(width, torch.maximum(normal, residuals[:6].abs().amax(0)), rtol=0.011, atol=0)
+    assert 0.9 < float((residuals[6].abs() <= width).float().mean()) < 0.94  # the largest error adds to it
 
 
-def test_errors_that_overlap_are_worth_fewer() -> None:
+def test_residuals_that_overlap_are_worth_fewer() -> None:
     """Of 20 forecasts 24 steps ahead, at most some four have nothing in common: the largest error is not enough."""
     steps = torch.randn(20 + 24, generator=torch.Generator().manual_seed(0)).cumsum(0)
-    errors = torch.stack([steps[at : at + 24] - steps[at] for at in range(20)])[..., None]
-    width = Calibration.of([errors]).half_width(95)[0, :, 0]
+    residuals = torch.stack([steps[at : at + 24] - steps[at] for at in range(20)])[..., None]
+    width = Calibration.of([residuals]).conformal_quantile(95)[0, :, 0]
     distinct = 5 * 20 / torch.arange(1, 25)
-    normal = torch.from_numpy(stats.t.ppf(0.975, distinct)) * errors[..., 0].double().square().mean(0).sqrt()
-    largest = errors[..., 0].abs().amax(0)
+    normal = torch.from_numpy(stats.t.ppf(0.975, distinct)) * residuals[..., 0].double().square().mean(0).sqrt()
+    largest = residuals[..., 0].abs().amax(0)
     torch.testing.assert_close(width[6:], torch.maximum(normal.float(), largest)[6:])
     torch.testing.assert_close(width[:5], largest[:5])  # here 20 are 20
     assert width[-1] > 1.2 * largest[-1]
 
 
-def test_few_errors_of_one_series_change_nothing_for_others() -> None:
-    errors = torch.randn(19, 2, 1, generator=torch.Generator().manual_seed(0))
-    with pytest.warns(UserWarning, match="a series has 18"):
-        both = Calibration.of([errors, errors[:18]]).half_width(95)
-    torch.testing.assert_close(both[0], Calibration.of([errors]).half_width(95)[0])
+def test_few_residuals_of_one_series_change_nothing_for_others() -> None:
+    residuals = torch.randn(19, 2, 1, generator=torch.Generator().manual_seed(0))
+    with pytest.warns(UserWarning, match="has 18"):
+        both = Calibration.of([residuals, residuals[:18]]).conformal_quantile(95)
+    torch.testing.assert_close(both[0], Calibration.of([residuals]).conformal_quantile(95)[0])
 
 
-def test_without_errors_there_is_no_interval() -> None:
-    with pytest.raises(ValueError, match="no forecast of a series could be compared with what came"):
-        Calibration.of([torch.zeros(0, 2, 1)]).half_width(80)
+def test_without_residuals_there_is_no_interval() -> None:
+    with pytest.raises(TableError):
+        Calibration.of([torch.zeros(0, 2, 1)]).conformal_quantile(80)
 
 
-def test_the_forecast_is_the_median() -> None:
-    assert middle_of(None) == 0
-    assert middle_of((0.1, 0.5, 0.9)) == 1
-    assert middle_of(Forecaster(3, quantiles=[0.9, 0.1]).quantiles) == 1
+class Crossing(torch.nn.Module):
+    """Quantiles that cross: the last value plus two, minus two, and itself."""
+
+    def forward(self, batch: Batch) -> torch.Tensor:
+        last = batch.past[:, -1:].expand_as(batch.target)
+        return torch.stack([last + 2, last - 2, last], -1)
+
+
+def test_residuals_are_nan_where_nothing_was_observed() -> None:
+    dataset = make_dataset(10, 4, make_series(np.arange(40)))
+    residuals = window_residuals(Crossing(), dataset, torch.tensor([[0, 20], [0, 38]]), 1)
+    assert residuals[0, :, 0].tolist() == [3.0, 4.0, 5.0, 6.0]
+    assert residuals[1, :2, 0].tolist() == [3.0, 4.0]
+    assert residuals[1, 2:].isnan().all()
+    assert window_residuals(Crossing(), dataset, torch.zeros(0, 2, dtype=torch.long), 1).shape == (0, 4, 1)
+
+
+@pytest.mark.parametrize(("median", "expected"), [(0, [2, 2, 2]), (1, [-2, -2, 0]), (2, [-2, -2, 0])])
+def test_quantiles_that_cross_give_way_to_the_median(median: int, expected: list[int]) -> None:
+    assert order_quantiles(torch.tensor([2, -2, 0]), median).tolist() == expected

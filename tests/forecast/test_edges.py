@@ -13,7 +13,8 @@ import pytest
 
 from parallelrnn import Forecaster
 from parallelrnn.errors import TableError
-from parallelrnn.forecast.inference import latest_windows
+from parallelrnn.forecast.conformal import recent_windows
+from tests.support import raises
 from tests.training.samples import hourly, quick
 
 
@@ -48,7 +49,7 @@ def test_intervals_where_nothing_is_left_to_calibrate_on() -> None:
 
 
 def test_there_are_intervals_beyond_a_thousand_steps() -> None:
-    assert latest_windows(12) == 1000
+    assert recent_windows(12) == 1000
     forecaster = quick(1100, 24, max_epochs=1, epoch_steps=(2, 2), prune=False, cycles=None)
     forecaster.fit(hourly(5000, ids=("a",)), val_size=2200)
     found = forecaster.predict(level=[95])
@@ -65,7 +66,7 @@ def test_series_of_any_size_are_forecast_alike(size: float) -> None:
 
 
 @pytest.mark.parametrize("channels", ["independent", "mixed"])
-def test_parts_add_up_where_quantiles_are_trained(channels: str) -> None:
+def test_components_sum_where_quantiles_are_trained(channels: str) -> None:
     wide = hourly().pivot(index="ds", columns="unique_id", values="y").reset_index()
     options: dict[str, Any] = {"quantiles": [0.45, 0.5, 0.55], "channels": channels, "max_epochs": 1}
     forecaster = quick(**options).fit(wide, target_col=["a", "b"])
@@ -84,17 +85,17 @@ def test_validation_without_a_value_is_no_validation() -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         forecaster = quick(channels="mixed").fit(wide, target_col=["a", "b"])
-    assert any("no series has a part that can be kept for validation" in str(one.message) for one in caught)
-    assert forecaster._fitted is not None
-    assert all(epoch["validation"] > 0 for epoch in forecaster._fitted.history)
+    assert any("validation part" in str(warning.message) for warning in caught)
+    assert forecaster._state is not None
+    assert all(epoch["validation"] > 0 for epoch in forecaster._state.history)
 
 
-def test_a_target_that_begins_after_what_is_learned_from_is_refused() -> None:
+def test_a_target_that_begins_after_what_is_learned_from_is_rejected() -> None:
     wide = hourly().pivot(index="ds", columns="unique_id", values="y").reset_index()
     wide.loc[:350, "b"] = np.nan
     with (
         pytest.warns(UserWarning, match="values missing"),
-        pytest.raises(TableError, match="the target 'b' has no value in the 320 steps that are learned from"),
+        raises(TableError, "'b'", "320", "val_size="),
     ):
         quick(channels="mixed").fit(wide, target_col=["a", "b"])
 
@@ -161,8 +162,6 @@ def test_numbers_of_numpy_are_numbers() -> None:
     forecaster = Forecaster(np.int64(12), np.int32(48), hidden_size=np.int16(16))
     assert forecaster.arguments()["horizon"] == 12
     assert type(forecaster.hidden_size) is int
-    with pytest.raises(ValueError, match="gradient_clip should be at least 0"):
-        Forecaster(12, gradient_clip=-1.0)
 
 
 def test_limits_of_counts_are_whole_numbers_and_hold_what_they_promise() -> None:
@@ -188,15 +187,15 @@ def test_a_series_that_has_only_just_begun_is_forecast_at_its_new_level() -> Non
     assert found.between(60, 140).all()
 
 
-def test_series_of_a_few_steps_are_told_of() -> None:
+def test_series_of_a_few_steps_are_warned_of() -> None:
     table = pd.concat([hourly(200, ids=("long",)), hourly(4, ids=("short",))])
-    words = "series with fewer than 10 steps: 1, such as 'short' with 4; their level and scale are guesses"
+    words = "1 series with fewer than 10 steps, such as 'short' with 4"
     with pytest.warns(UserWarning, match=words):
         fitted = quick(max_epochs=1).fit(table)
     with pytest.warns(UserWarning, match=words):
         fitted.predict(table[table["unique_id"] == "short"])
 
 
-def test_a_lookback_far_beyond_all_series_is_told_of() -> None:
-    with pytest.warns(UserWarning, match="lookback=500 is more than 10 times the longest series, 40 steps"):
+def test_a_lookback_far_beyond_all_series_is_warned_of() -> None:
+    with pytest.warns(UserWarning, match="lookback=500 .* 40 steps"):
         quick(3, 500).fit(hourly(40, ids=("a",)))

@@ -1,96 +1,98 @@
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
+
 import pytest
 import torch
 
-from parallelrnn.forecast.fitting import split_windows
-from parallelrnn.forecast.inference import errors_of_windows, forecast_windows
-from parallelrnn.forecast.panel import Series
-from parallelrnn.forecast.windows import Batch, CovariateScale, Profile, Sequences
+from parallelrnn.forecast.fitting import pruned_networks
+from parallelrnn.forecast.model import Network, NetworkConfig
+from parallelrnn.forecast.windows import Batch
+from parallelrnn.nn import WaveDecoder
+from parallelrnn.training.losses import pointwise
+from tests.training.samples import hourly, quick
 
-LOOKBACK, HORIZON = 10, 4
-
-
-def sequences_of(*lengths: int) -> tuple[list[Series], Sequences]:
-    series = []
-    for index, length in enumerate(lengths):
-        values, none = np.arange(length, dtype=float)[:, None], np.zeros((length, 0))
-        series.append(Series(f"s{index}", 0, values, np.ones((length, 1), bool), none, none, np.zeros(0)))
-    profiles = [Profile(np.zeros(1), np.ones(1), (), np.zeros(1))] * len(series)
-    return series, Sequences(series, profiles, CovariateScale.of(series, lengths), LOOKBACK, HORIZON)
+LOOKBACK, HORIZON, WAVES, DECAYS = 12, 6, 3, 2
+LOSS = pointwise("mse")
 
 
-def test_training_sees_nothing_of_what_validates_it() -> None:
-    series, sequences = sequences_of(40, 30)
-    split = split_windows(series, sequences, [28, 22])
-    training, validation = sequences.batch(split.training), sequences.batch(split.validation)
-    for index, (seen, length) in enumerate([(28, 40), (22, 30)]):
-        of = split.training[:, 0] == index
-        # All whole windows up to the last step that training sees, and none that reaches beyond it.
-        assert split.training[of, 1].tolist() == list(range(LOOKBACK, seen - HORIZON + 1))
-        assert training.target[of].max() == seen - 1
-        of = split.validation[:, 0] == index
-        assert split.validation[of, 1].tolist() == list(range(seen, length - HORIZON + 1))
-        assert validation.target[of].min() == seen
-        assert validation.target[of].max() == length - 1
-    assert split.first == [28, 22]
+def network(decoder: str = "waves") -> Network:
+    torch.manual_seed(0)
+    sizes: dict[str, Any] = {"block_size": 2, "hidden_size": 4, "num_layers": 1, "num_waves": WAVES}
+    rest = {"num_decays": DECAYS, "normalize": "mean", "segment": 1, "gate": True, "dropout": 0.0}
+    made = Network(NetworkConfig(lookback=LOOKBACK, horizon=HORIZON, cell="linear", decoder=decoder, **sizes, **rest))
+    for parameter in made.decoder.parameters():
+        torch.nn.init.normal_(parameter)
+    return made.eval()
 
 
-def test_a_short_series_begins_within_its_windows() -> None:
-    series, sequences = sequences_of(40, 9)
-    split = split_windows(series, sequences, [28, 9])
-    short = split.training[split.training[:, 0] == 1]
-    assert short[:, 1].tolist() == [2, 3, 4, 5]
-    assert not (split.validation[:, 0] == 1).any()
+@torch.no_grad()
+def batch(truth: Network) -> Batch:
+    """Windows of noise, followed by what a network forecasts."""
+    past = torch.randn(50, LOOKBACK, 1, generator=torch.Generator().manual_seed(1))
+    none = torch.zeros(50, LOOKBACK + HORIZON, 0)
+    future = torch.zeros(50, HORIZON, 1)
+    noise = Batch(past, None, future, torch.ones_like(future), none[:, :LOOKBACK], none, none[:, 0])
+    return noise._replace(target=truth(noise)[..., 0])
 
 
-def test_without_validation_what_was_trained_on_has_to_do() -> None:
-    series, sequences = sequences_of(20)
-    with pytest.warns(UserWarning, match="no series has a part that can be kept for validation"):
-        split = split_windows(series, sequences, [20])
-    assert torch.equal(split.training, split.validation)
+def without(full: Network, *blocks: int) -> Network:
+    """The same network, in which some blocks carry nothing."""
+    smaller = network()
+    smaller.load_state_dict(full.state_dict())
+    assert isinstance(smaller.decoder, WaveDecoder)
+    with torch.no_grad():
+        for block in blocks:
+            units = [2 * block, 2 * block + 1] if block < WAVES else [WAVES + block]
+            smaller.decoder.amplitudes.weight[units] = 0
+            smaller.decoder.amplitudes.bias[units] = 0
+    return smaller
 
 
-class Crossing(torch.nn.Module):
-    """Quantiles in no order: two above the last value, two below it, and that value."""
-
-    def forward(self, batch: Batch) -> torch.Tensor:
-        last = batch.past[:, -1:].expand_as(batch.target)
-        return torch.stack([last + 2, last - 2, last], -1)
+def rates(made: Network) -> list[float]:
+    assert isinstance(made.decoder, WaveDecoder)
+    return [*made.decoder.angle.tolist(), *made.decoder.decay_log_rate.tolist()]
 
 
-def test_quantiles_that_cross_are_put_in_order() -> None:
-    _, sequences = sequences_of(40)
-    windows = torch.tensor([[0, 20], [0, 30]])
-    last = torch.tensor([19.0, 29.0])[:, None, None].expand(2, HORIZON, 1)
-    ahead = torch.arange(1.0, HORIZON + 1)[None, :, None].expand(2, -1, -1)
-    # As they are +2, -2 and 0; the middle one stays, and the others give way.
-    for middle, expected in ((0, [2, 2, 2]), (1, [-2, -2, 0]), (2, [-2, -2, 0])):
-        forecast = forecast_windows(Crossing(), sequences, windows, middle)
-        torch.testing.assert_close(forecast, last[..., None] + torch.tensor(expected))
-        errors = errors_of_windows(Crossing(), sequences, windows, middle)
-        torch.testing.assert_close(errors, ahead - expected[middle])
+@pytest.mark.parametrize("silent", [(1,), (0, 4), (2, 3)])
+def test_blocks_that_carry_nothing_are_removed(silent: tuple[int, ...]) -> None:
+    full = without(network(), *silent)
+    # The target is not the forecast, so that there is a loss to compare with.
+    candidates = list(pruned_networks(full, batch(network()), LOSS))
+    remaining = {rate for block, rate in enumerate(rates(full)) if block not in silent}
+    assert candidates
+    for pruned in candidates:
+        assert set(rates(pruned)) <= remaining
+        assert pruned.config.num_waves + pruned.config.num_decays == len(rates(pruned))
+    assert len(rates(full)) == WAVES + DECAYS  # the given network is left alone
 
 
-def test_errors_are_nan_where_nothing_came() -> None:
-    _, sequences = sequences_of(40)
-    errors = errors_of_windows(Crossing(), sequences, torch.tensor([[0, 38]]), 1)
-    assert errors[0, :2, 0].tolist() == [3.0, 4.0]
-    assert errors[0, 2:].isnan().all()
-    assert errors_of_windows(Crossing(), sequences, torch.zeros(0, 2, dtype=torch.long), 1).shape == (0, HORIZON, 1)
+def test_blocks_that_are_missed_stay() -> None:
+    full = network()
+    windows = batch(without(full, 3))
+    # Without block 3 there is no loss at all, and without any other there is one.
+    pruned = next(pruned_networks(full, windows, LOSS))
+    assert rates(pruned) == [rate for block, rate in enumerate(rates(full)) if block != 3]
+    torch.testing.assert_close(pruned(windows)[..., 0], windows.target)
 
 
-def test_what_comes_after_the_end_of_a_series_is_not_the_next_one() -> None:
-    """A horizon longer than the look-back, too, reaches into nothing."""
-    none = np.zeros((20, 0))
-    both = [
-        Series(name, 0, np.full((20, 1), value), np.ones((20, 1), bool), none, none, np.zeros(0))
-        for name, value in (("a", 0.0), ("b", 777.0))
-    ]
-    sequences = Sequences(
-        both, [Profile(np.zeros(1), np.ones(1), (), np.zeros(1))] * 2, CovariateScale.of(both, [20, 20]), 3, 8
-    )
-    batch = sequences.batch(torch.tensor([[0, 19], [0, 20], [1, 20]]))
-    assert batch.weight[:, :, 0].tolist() == [[1.0] + [0.0] * 7, [0.0] * 8, [0.0] * 8]
-    assert (batch.target == 0).all()
+def test_a_linear_decoder_has_nothing_to_remove() -> None:
+    assert list(pruned_networks(network("linear"), batch(network()), LOSS)) == []
+
+
+@pytest.mark.parametrize(("loss", "is_taken"), [(0.0, True), (1e9, False)])
+def test_pruning_is_taken_back_if_training_does_not_make_up_for_it(
+    loss: float, is_taken: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`loss` is the validation loss of every network that was pruned and trained."""
+    smaller = network()
+    monkeypatch.setattr("parallelrnn.forecast.fitting.pruned_networks", lambda *_: iter([smaller]))
+    monkeypatch.setattr("parallelrnn.training.trainer.Trainer.run", lambda trainer, **_: trained(trainer, loss))
+
+    def trained(trainer: Any, loss: float) -> Network:
+        trainer.progress.history.append({"validation": loss if trainer.network is smaller else 1.0})
+        return trainer.network.eval()  # type: ignore[no-any-return]
+
+    forecaster = quick(HORIZON, LOOKBACK).fit(hourly(ids=("a",)))
+    assert forecaster._state is not None
+    assert (forecaster._state.network is smaller) == is_taken

@@ -12,6 +12,7 @@ from pandas.tseries.holiday import USFederalHolidayCalendar
 
 from parallelrnn.errors import TimestampError
 from parallelrnn.forecast.frequency import infer_frequency
+from tests.support import raises
 
 NAMES = {
     **{freq: freq for freq in ("ms", "s", "min", "15min", "90min", "h", "6h", "36h", "D", "2D", "10D", "B", "2B")},
@@ -29,12 +30,12 @@ def complete(freq: str, count: int = 40, start: str = "2001-01-01") -> pd.Dateti
     return pd.date_range(start, periods=count, freq=freq)
 
 
-def days(*those: str) -> pd.DatetimeIndex:
-    return pd.DatetimeIndex([f"2024-{one}" for one in those])
+def days(*texts: str) -> pd.DatetimeIndex:
+    return pd.DatetimeIndex([f"2024-{text}" for text in texts])
 
 
-def whole(those: Sequence[int]) -> pd.Index:
-    return pd.Index(np.array(those, dtype=np.int64))
+def integers(values: Sequence[int]) -> pd.Index:
+    return pd.Index(np.array(values, dtype=np.int64))
 
 
 @every_frequency
@@ -69,7 +70,7 @@ def test_unit_and_time_of_day_do_not_matter(freq: str, unit: Any, clock: str) ->
 @given(
     step=st.sampled_from([1, 5, 1000]), start=st.integers(-(10**9), 10**9), gone=st.sets(st.integers(1, 38), max_size=6)
 )
-def test_of_whole_numbers(step: int, start: int, gone: set[int]) -> None:
+def test_of_integers(step: int, start: int, gone: set[int]) -> None:
     stamps = pd.RangeIndex(start, start + 40 * step, step).delete(sorted(gone))
     found = infer_frequency({"a": stamps})
     assert found == step
@@ -127,34 +128,32 @@ def test_a_short_series_follows_a_long_one(short: pd.DatetimeIndex, long: pd.Dat
     ("one", "other"),
     [("h", "D"), ("D", "B"), ("W-MON", "W-TUE"), ("MS", "ME"), ("QS", "QS-FEB"), ("YS", "YS-APR"), ("15min", "30min")],
 )
-def test_series_of_two_frequencies_are_refused_by_their_names(one: str, other: str) -> None:
+def test_series_of_two_frequencies_are_rejected_by_their_names(one: str, other: str) -> None:
     series = {"a": complete(one), "b": complete(one), "c": complete(other), "d": complete(one)}
     first, second = NAMES[one], NAMES.get(other, other)
-    with pytest.raises(
-        TimestampError, match=f"series 'a' .* '{first}' and series 'c' of '{second}'; fit them apart, or resam"
-    ):
+    with raises(TimestampError, f"'a' has frequency '{first}'", f"'c' has '{second}'", "freq="):
         infer_frequency(series)
 
 
 def test_the_series_that_decided_is_named() -> None:
     series = {"either": days("01-31", "02-29", "04-30"), "business": complete("BME"), "end": complete("ME")}
-    with pytest.raises(TimestampError, match="series 'business' has a frequency of 'BME' and series 'end' of 'ME'"):
+    with raises(TimestampError, "'business' has frequency 'BME'", "'end' has 'ME'"):
         infer_frequency(series)
 
 
-def test_whole_numbers_of_two_steps_are_refused() -> None:
-    with pytest.raises(TimestampError, match="series 7 has a frequency of 1 and series 8 of 5"):
-        infer_frequency({7: whole(range(9)), 8: whole(range(0, 45, 5))})
+def test_integers_of_two_steps_are_rejected() -> None:
+    with raises(TimestampError, "7 has frequency 1", "8 has 5"):
+        infer_frequency({7: integers(range(9)), 8: integers(range(0, 45, 5))})
 
 
 def test_names_that_look_alike_are_two_series() -> None:
-    with pytest.raises(TimestampError, match="series 1 has a frequency of 'h' and series '1' of 'D'"):
+    with raises(TimestampError, "1 has frequency 'h'", "'1' has 'D'"):
         infer_frequency({1: complete("h"), "1": complete("D")})
 
 
-@pytest.mark.parametrize("stamps", [complete("h", 2), complete("h", 1), whole([1, 2])])
+@pytest.mark.parametrize("stamps", [complete("h", 2), complete("h", 1), integers([1, 2])])
 def test_two_stamps_are_too_few(stamps: pd.Index) -> None:
-    with pytest.raises(TimestampError, match=r"no series has the three time stamps .* freq="):
+    with raises(TimestampError, "freq="):
         infer_frequency({"a": stamps})
 
 
@@ -186,63 +185,57 @@ UNEVEN = {
         complete("W-MON").delete(range(1, 39, 2)),
         *("2001-09-24 00:00:00", "2001-10-01 00:00:00", "19 of 20", "2 weeks"),
     ),
-    "whole numbers": (whole([1, 3, 10, 1000]), "3", "10", "1 of 3", "2"),
-    "one whole number": (whole([0, 10, 20, 21, 30, 40]), "20", "21", "3 of 5", "10"),
+    "integers": (integers([1, 3, 10, 1000]), "3", "10", "1 of 3", "2"),
+    "one integer": (integers([0, 10, 20, 21, 30, 40]), "20", "21", "3 of 5", "10"),
 }
 
 
 @pytest.mark.parametrize(("stamps", "before", "after", "share", "usual"), UNEVEN.values(), ids=list(UNEVEN))
-def test_uneven_stamps_are_refused_with_a_place(
+def test_uneven_stamps_are_rejected_with_a_place(
     stamps: pd.Index, before: str, after: str, share: str, usual: str
 ) -> None:
-    with pytest.raises(TimestampError) as error:
+    with raises(TimestampError, "'a'", f"{after} follows {before}", share, usual, "freq="):
         infer_frequency({"a": stamps})
-    assert str(error.value) == (
-        f"series 'a': the time stamps are not equally spaced: {before} is followed by {after}, while {share} distances "
-        f"are {usual}; resample the series, or give freq= if some stamps are only missing"
-    )
 
 
 @settings(deadline=None)
 @given(st.lists(st.integers(1, 10**4), min_size=2, max_size=20).filter(lambda gaps: np.gcd.reduce(gaps) not in gaps))
 def test_a_step_that_no_neighbours_have_is_not_guessed(gaps: list[int]) -> None:
-    with pytest.raises(TimestampError, match="not equally spaced"):
-        infer_frequency({"a": whole(np.cumsum([0, *gaps]))})
-    with pytest.raises(TimestampError, match="not equally spaced"):
+    with raises(TimestampError, "irregular"):
+        infer_frequency({"a": integers(np.cumsum([0, *gaps]))})
+    with raises(TimestampError, "irregular"):
         infer_frequency({"a": pd.Timestamp("2001-01-01") + pd.to_timedelta(np.cumsum([0, *gaps]), "s")})
 
 
 def test_one_day_of_every_month_has_no_frequency() -> None:
-    words = r"series 'a': all time stamps fall on day 15 of a month.*\.dt\.to_timestamp\(\)"
-    with pytest.raises(TimestampError, match=words):
+    with raises(TimestampError, "'a'", "day 15", code="df[time].dt.to_period('M').dt.to_timestamp()"):
         infer_frequency({"a": complete("MS") + pd.Timedelta(days=14)})
 
 
 def test_the_only_series_has_no_name() -> None:
-    with pytest.raises(TimestampError, match=r"^the time stamps are not equally spaced"):
-        infer_frequency({None: whole([1, 3, 10, 1000])})
+    with raises(TimestampError) as caught:
+        infer_frequency({None: integers([1, 3, 10, 1000])})
+    assert "series" not in caught.value.problem
 
 
 @pytest.mark.parametrize(("freq", "form"), [("MS", "%Y%m"), ("D", "%Y%m%d"), ("B", "%Y%m%d")])
-def test_dates_written_as_whole_numbers_are_not_steps(freq: str, form: str) -> None:
-    stamps = whole([int(one) for one in complete(freq).strftime(form)])
-    with pytest.raises(
-        TimestampError, match=f"{stamps[0]}, {stamps[1]}, .* read like dates .* format='{form}'.* freq="
-    ):
+def test_dates_written_as_integers_are_not_steps(freq: str, form: str) -> None:
+    stamps = integers([int(one) for one in complete(freq).strftime(form)])
+    with raises(TimestampError, f"{stamps[0]}, {stamps[1]}", f"format='{form}'", "freq=", argument="time_col"):
         infer_frequency({"a": stamps})
 
 
 @pytest.mark.parametrize(
     "stamps",
     [
-        whole(range(1950, 2020)),
-        whole([*range(1950, 1990), *range(1995, 2020)]),
-        whole([*range(202001, 202013)]),
-        whole([*range(202001, 202040)]),
-        whole([*range(100101, 100106), 100108]),
-        whole([*range(20200101, 20200129)]),
-        whole([1600000000, 1600000001, 1600000003]),
+        integers(range(1950, 2020)),
+        integers([*range(1950, 1990), *range(1995, 2020)]),
+        integers([*range(202001, 202013)]),
+        integers([*range(202001, 202040)]),
+        integers([*range(100101, 100106), 100108]),
+        integers([*range(20200101, 20200129)]),
+        integers([1600000000, 1600000001, 1600000003]),
     ],
 )
-def test_whole_numbers_that_count_are_taken_as_such(stamps: pd.Index) -> None:
+def test_integers_that_count_steps_are_taken_as_such(stamps: pd.Index) -> None:
     assert infer_frequency({"a": stamps}) == 1

@@ -8,13 +8,14 @@ import torch
 from torch import Tensor
 
 from parallelrnn import WaveDecoder
-from parallelrnn.forecast.model import DECODERS, Architecture, Network
+from parallelrnn.forecast.model import DECODERS, Network, NetworkConfig
 from parallelrnn.forecast.windows import Batch
-from parallelrnn.nn.encoder import CELLS
-from parallelrnn.nn.segment_encoder import TransformerEncoder
+from parallelrnn.nn.encoder import CELLS, TransformerEncoder
 
 LOOKBACK, HORIZON = 12, 6
 SMALL: dict[str, Any] = {
+    "lookback": LOOKBACK,
+    "horizon": HORIZON,
     "cell": "linear",
     "decoder": "waves",
     "block_size": 2,
@@ -33,20 +34,20 @@ TOLERANCE = {"rtol": 1e-4, "atol": 1e-5}
 
 def network(**options: Any) -> Network:
     torch.manual_seed(0)
-    made = Network(Architecture(LOOKBACK, HORIZON, **{**SMALL, **options}))
+    made = Network(NetworkConfig(**{**SMALL, **options}))
     for name, parameter in made.named_parameters():
         if not name.startswith("encoder"):
             torch.nn.init.normal_(parameter, std=0.3)
     return made.eval()
 
 
-def batch(past: Tensor, made_of: Architecture, valid: Tensor | None = None) -> Batch:
-    size, channels = len(past), made_of.channels
+def batch(past: Tensor, config: NetworkConfig, valid: Tensor | None = None) -> Batch:
+    size, channels = len(past), config.channels
     random = torch.Generator().manual_seed(1)
     future = torch.zeros(size, HORIZON, channels)
-    covariates = torch.randn(size, past.shape[1], made_of.past, generator=random)
-    known = torch.randn(size, past.shape[1] + HORIZON, made_of.future, generator=random)
-    return Batch(past, valid, future, torch.ones_like(future), covariates, known, torch.ones(size, made_of.static))
+    covariates = torch.randn(size, past.shape[1], config.past, generator=random)
+    known = torch.randn(size, past.shape[1] + HORIZON, config.future, generator=random)
+    return Batch(past, valid, future, torch.ones_like(future), covariates, known, torch.ones(size, config.static))
 
 
 @pytest.mark.parametrize("cell", CELLS)
@@ -55,8 +56,8 @@ def batch(past: Tensor, made_of: Architecture, valid: Tensor | None = None) -> B
 @pytest.mark.parametrize("quantiles", [1, 3])
 def test_forecasts_have_a_shape(cell: str, decoder: str, options: dict[str, Any], quantiles: int) -> None:
     made = network(cell=cell, decoder=decoder, quantiles=quantiles, **options)
-    channels = made.made_of.channels
-    forecast = made(batch(torch.randn(4, LOOKBACK, channels), made.made_of))
+    channels = made.config.channels
+    forecast = made(batch(torch.randn(4, LOOKBACK, channels), made.config))
     assert forecast.shape == (4, HORIZON, channels, quantiles)
     assert forecast.isfinite().all()
 
@@ -65,7 +66,7 @@ def test_forecasts_have_a_shape(cell: str, decoder: str, options: dict[str, Any]
 def test_without_a_gate_the_linear_cell_gives_a_linear_forecast(normalize: str) -> None:
     made = network(gate=False, normalize=normalize)
     a, b = torch.randn(2, 4, LOOKBACK, 1)
-    nothing, first, second, both = (made(batch(x, made.made_of)) for x in (torch.zeros_like(a), a, b, 2 * a - 3 * b))
+    nothing, first, second, both = (made(batch(x, made.config)) for x in (torch.zeros_like(a), a, b, 2 * a - 3 * b))
     torch.testing.assert_close(both - nothing, 2 * (first - nothing) - 3 * (second - nothing), **TOLERANCE)
 
 
@@ -74,7 +75,7 @@ def test_without_a_gate_the_linear_cell_gives_a_linear_forecast(normalize: str) 
 def test_a_series_at_another_level_is_forecast_at_that_level(cell: str, normalize: str) -> None:
     made = network(cell=cell, normalize=normalize)
     past = torch.randn(4, LOOKBACK, 1)
-    here, there = (made(batch(past + level, made.made_of)) for level in (0.0, 7.0))
+    here, there = (made(batch(past + level, made.config)) for level in (0.0, 7.0))
     torch.testing.assert_close(there, here + 7, **TOLERANCE)
 
 
@@ -86,21 +87,21 @@ def test_padding_changes_nothing(cell: str, segment: int, normalize: str | None)
     past = torch.randn(2, LOOKBACK, 1)
     valid = torch.ones(2, LOOKBACK, dtype=torch.bool)
     valid[1, :6] = False
-    together = made(batch(past, made.made_of, valid))
-    short = Network(Architecture(**{**vars(made.made_of), "lookback": 6})).eval()
+    together = made(batch(past, made.config, valid))
+    short = Network(NetworkConfig(**{**vars(made.config), "lookback": 6})).eval()
     short.load_state_dict(made.state_dict())
     if isinstance(made.encoder, TransformerEncoder):  # whose segments are parts of the look-back
         short.encoder.transformer.segment_length = made.encoder.transformer.segment_length
-    torch.testing.assert_close(together[1:], short(batch(past[1:, 6:], short.made_of)), **TOLERANCE)
-    torch.testing.assert_close(together[:1], made(batch(past[:1], made.made_of)), **TOLERANCE)
+    torch.testing.assert_close(together[1:], short(batch(past[1:, 6:], short.config)), **TOLERANCE)
+    torch.testing.assert_close(together[:1], made(batch(past[:1], made.config)), **TOLERANCE)
 
 
 def test_known_covariates_have_a_linear_effect_on_past_and_future() -> None:
     made = network(future=2)
     assert made.effect is not None
-    one = batch(torch.randn(4, LOOKBACK, 1), made.made_of)
-    effect = made.effect(one.known)
-    moved = one._replace(known=torch.zeros_like(one.known), past=one.past - effect[:, :LOOKBACK])
+    one = batch(torch.randn(4, LOOKBACK, 1), made.config)
+    effect = made.effect(one.future_exog)
+    moved = one._replace(future_exog=torch.zeros_like(one.future_exog), past=one.past - effect[:, :LOOKBACK])
     # What is known also enters memory; with that taken out, only its effect is left.
     made.encoder.weight_ih_l0.data[:, 1:] = 0
     torch.testing.assert_close(made(one), made(moved) + effect[:, LOOKBACK:, :, None], **TOLERANCE)
@@ -108,19 +109,19 @@ def test_known_covariates_have_a_linear_effect_on_past_and_future() -> None:
 
 def test_a_forecast_is_what_was_encoded_decoded() -> None:
     made = network(channels=2, future=1, static=1, quantiles=3)
-    one = batch(torch.randn(4, LOOKBACK, 2), made.made_of)
-    held = made.read(one)
+    one = batch(torch.randn(4, LOOKBACK, 2), made.config)
+    encoded = made.encode(one)
     assert isinstance(made.decoder, WaveDecoder)
-    parts = made.decoder.parts(held.state, HORIZON).sum(2).unflatten(-1, (2, 3))
-    again = parts * held.scale[..., None] + (held.level + held.added)[..., None]
+    parts = made.decoder.parts(encoded.state, HORIZON).sum(2).unflatten(-1, (2, 3))
+    again = parts * encoded.scale[..., None] + (encoded.level + encoded.exog_effect)[..., None]
     torch.testing.assert_close(made(one), again, **TOLERANCE)
 
 
 def test_a_gate_only_turns_down() -> None:
     gated, plain = network(), network(gate=False)
     plain.load_state_dict({name: value for name, value in gated.state_dict().items() if not name.startswith("gate")})
-    one = batch(torch.randn(4, LOOKBACK, 1), gated.made_of)
-    state, whole = gated.read(one).state, plain.read(one).state
+    one = batch(torch.randn(4, LOOKBACK, 1), gated.config)
+    state, whole = gated.encode(one).state, plain.encode(one).state
     assert (state.abs() <= whole.abs()).all()
     assert (state * whole >= 0).all()
 
@@ -145,10 +146,10 @@ def test_a_forecast_follows_its_formula_step_by_step() -> None:
     unit = 0
     for block in made.decoder.wave_blocks():  # type: ignore[union-attr]
         matrix = block.matrix.detach().double().numpy()
-        held = started[unit : unit + len(matrix)]
+        state = started[unit : unit + len(matrix)]
         unit += len(matrix)
         for step in range(HORIZON):
-            held = matrix @ held
-            forecast[step] += held[0]
-    found = made(batch(past, made.made_of))[0, :, 0, 0].detach().numpy()
+            state = matrix @ state
+            forecast[step] += state[0]
+    found = made(batch(past, made.config))[0, :, 0, 0].detach().numpy()
     np.testing.assert_allclose(found, forecast * scale + level, **TOLERANCE)

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 
-from parallelrnn.forecast.panel import Series
-from parallelrnn.forecast.seasonality import Cycle
-from parallelrnn.forecast.windows import CovariateScale, Profile, Sequences
+from parallelrnn.forecast.data import Series
+from parallelrnn.forecast.fitting import split_windows
+from parallelrnn.forecast.windows import CovariateScaler, Cycle, SeriesScaler, WindowDataset
+from tests.forecast.small import make_dataset, make_series
 
 LOOKBACK, HORIZON = 5, 3
 
@@ -13,26 +15,29 @@ LOOKBACK, HORIZON = 5, 3
 def series(length: int, position: int = 0, seed: int = 0) -> Series:
     random = np.random.default_rng(seed)
     observed = random.random((length, 2)) < 0.8
-    tables = [random.standard_normal((length, columns)) for columns in (2, 1, 2)]
-    return Series(f"s{seed}", position, tables[0], observed, tables[1], tables[2], random.standard_normal(1))
+    values, past, future = (random.standard_normal((length, columns)) for columns in (2, 1, 2))
+    static = random.standard_normal(1)
+    return make_series(values, f"s{seed}", position, observed=observed, past=past, future=future, static=static)
 
 
-def profile(seed: int = 0) -> Profile:
+def scaler(seed: int = 0) -> SeriesScaler:
     random = np.random.default_rng(seed)
     cycle = Cycle(7.0, random.standard_normal((2, 2)), random.standard_normal((2, 2)))
-    return Profile(random.standard_normal(2), 1 + random.random(2), (cycle,), np.zeros(2))
+    return SeriesScaler(random.standard_normal(2), 1 + random.random(2), (cycle,), np.zeros(2))
 
 
 def test_windows_are_slices_of_the_series_at_one_scale() -> None:
-    panel, profiles = [series(20, 3, 0), series(11, -4, 1)], [profile(0), profile(1)]
-    scale = CovariateScale.of(panel, [15, 8])
-    sequences = Sequences(panel, profiles, scale, LOOKBACK, HORIZON)
-    windows = sequences.origins([5, 6], [18, 9])
+    panel, scalers = [series(20, 3, 0), series(11, -4, 1)], [scaler(0), scaler(1)]
+    covariates = CovariateScaler.fit(panel, [15, 8])
+    dataset = WindowDataset(panel, scalers, covariates, LOOKBACK, HORIZON)
+    windows = dataset.windows([5, 6], [18, 9])
     assert windows.tolist() == [[0, o] for o in range(5, 18)] + [[1, o] for o in range(6, 9)]
-    batch = sequences.batch(windows)
+    assert dataset.origins(windows).tolist() == [[0, o + 3] for o in range(5, 18)] + [[1, o - 4] for o in range(6, 9)]
+    assert dataset.last.tolist() == [[0, 20], [1, 11]]
+    batch = dataset.batch(windows)
     assert batch.valid is None
     for row, (index, origin) in enumerate(windows.tolist()):
-        one, known = panel[index], profiles[index]
+        one, known = panel[index], scalers[index]
         cycle = known.cycles[0].at(np.arange(one.position, one.end))
         scaled = (one.values - cycle - known.mean) / known.scale
         before, after = slice(origin - LOOKBACK, origin), slice(origin, origin + HORIZON)
@@ -40,37 +45,76 @@ def test_windows_are_slices_of_the_series_at_one_scale() -> None:
         np.testing.assert_allclose(batch.target[row], scaled[after], atol=1e-5)
         fair = one.observed[origin - 1].all()
         np.testing.assert_array_equal(batch.weight[row], one.observed[after] & fair)
-        past = (one.past - scale.past_mean) / scale.past_scale
-        future = (one.future - scale.known_mean) / scale.known_scale
-        np.testing.assert_allclose(batch.covariates[row], past[before], atol=1e-5)
-        np.testing.assert_allclose(batch.known[row], future[origin - LOOKBACK : origin + HORIZON], atol=1e-5)
-        np.testing.assert_allclose(batch.static[row], (one.static - scale.static_mean) / scale.static_scale, atol=1e-5)
+        past = (one.past - covariates.past[0]) / covariates.past[1]
+        future = (one.future - covariates.future[0]) / covariates.future[1]
+        static = (one.static - covariates.static[0]) / covariates.static[1]
+        np.testing.assert_allclose(batch.past_exog[row], past[before], atol=1e-5)
+        np.testing.assert_allclose(batch.future_exog[row], future[origin - LOOKBACK : origin + HORIZON], atol=1e-5)
+        np.testing.assert_allclose(batch.static[row], static, atol=1e-5)
 
 
 def test_a_window_may_begin_before_its_series_and_end_after_it() -> None:
-    panel = [series(20, seed=0), series(4, seed=1)]
-    profiles = [profile(0), profile(1)]
-    ahead = [np.full((HORIZON, 2), 9.0), np.full((HORIZON, 2), 8.0)]
-    scale = CovariateScale.of(panel, [20, 4])
-    batch = Sequences(panel, profiles, scale, LOOKBACK, HORIZON, ahead).batch(torch.tensor([[1, 4], [0, 20]]))
+    panel, scalers = [series(20, seed=0), series(4, seed=1)], [scaler(0), scaler(1)]
+    future = [np.full((HORIZON, 2), 9.0), np.full((HORIZON, 2), 8.0)]
+    covariates = CovariateScaler.fit(panel, [20, 4])
+    dataset = WindowDataset(panel, scalers, covariates, LOOKBACK, HORIZON, future)
+    batch = dataset.batch(torch.tensor([[1, 4], [0, 20]]))
     assert batch.valid is not None
     assert batch.valid.tolist() == [[False, True, True, True, True], [True] * 5]
-    np.testing.assert_allclose(batch.past[0, 1:], profiles[1].to_scale(panel[1]), atol=1e-5)
-    np.testing.assert_allclose(batch.known[0, LOOKBACK:], scale.known(ahead[1]), atol=1e-5)
-    np.testing.assert_allclose(batch.known[1, LOOKBACK:], scale.known(ahead[0]), atol=1e-5)
+    np.testing.assert_allclose(batch.past[0, 1:], scalers[1].transform(panel[1]), atol=1e-5)
+    for row, index in ((0, 1), (1, 0)):
+        scaled = covariates.transform("future", future[index])
+        np.testing.assert_allclose(batch.future_exog[row, LOOKBACK:], scaled, atol=1e-5)
     assert not batch.weight.any()
 
 
-def test_profiles_come_from_what_training_sees() -> None:
+def test_a_window_after_the_end_does_not_reach_the_next_series() -> None:
+    """Even if the horizon is longer than the look-back."""
+    dataset = make_dataset(3, 8, make_series(np.zeros(20), "a"), make_series(np.full(20, 777.0), "b"))
+    batch = dataset.batch(torch.tensor([[0, 19], [0, 20], [1, 20]]))
+    assert batch.weight[:, :, 0].tolist() == [[1.0] + [0.0] * 7, [0.0] * 8, [0.0] * 8]
+    assert (batch.target == 0).all()
+
+
+def test_scalers_come_from_what_training_sees() -> None:
     one = series(40)
     one.values[30:] = 1e6
-    found = Profile.of(one, 30, [])
+    fitted = SeriesScaler.fit(one, 30)
     seen = np.where(one.observed[:30], one.values[:30], np.nan)
-    np.testing.assert_allclose(found.mean, np.nanmean(seen, axis=0))
-    np.testing.assert_allclose(found.scale, np.nanstd(seen, axis=0))
+    np.testing.assert_allclose(fitted.mean, np.nanmean(seen, axis=0))
+    np.testing.assert_allclose(fitted.scale, np.nanstd(seen, axis=0))
 
 
 def test_a_constant_series_has_a_scale_of_one() -> None:
     one = series(30)
     one.values[:, 0] = 7.0
-    assert Profile.of(one, 30, []).scale[0] == 1.0
+    assert SeriesScaler.fit(one, 30).scale[0] == 1.0
+
+
+def test_training_sees_nothing_of_what_validates_it() -> None:
+    dataset = make_dataset(10, 4, make_series(np.arange(40)), make_series(np.arange(30)))
+    split = split_windows(dataset, [28, 22])
+    training, validation = dataset.batch(split.training), dataset.batch(split.validation)
+    for index, (seen, length) in enumerate([(28, 40), (22, 30)]):
+        own = split.training[:, 0] == index
+        # All full windows up to the last step that training sees, and none that reaches beyond it.
+        assert split.training[own, 1].tolist() == list(range(10, seen - 4 + 1))
+        assert training.target[own].max() == seen - 1
+        own = split.validation[:, 0] == index
+        assert split.validation[own, 1].tolist() == list(range(seen, length - 4 + 1))
+        assert validation.target[own].min() == seen
+        assert validation.target[own].max() == length - 1
+    assert split.first == [28, 22]
+
+
+def test_a_short_series_begins_within_its_windows() -> None:
+    split = split_windows(make_dataset(10, 4, make_series(np.arange(40)), make_series(np.arange(9))), [28, 9])
+    short = split.training[split.training[:, 0] == 1]
+    assert short[:, 1].tolist() == [2, 3, 4, 5]
+    assert not (split.validation[:, 0] == 1).any()
+
+
+def test_without_a_validation_part_training_windows_validate() -> None:
+    with pytest.warns(UserWarning, match="validation part"):
+        split = split_windows(make_dataset(10, 4, make_series(np.arange(20))), [20])
+    assert torch.equal(split.training, split.validation)

@@ -1,4 +1,4 @@
-"""What the fuzzer begins with is read: else it would feed readers with refused files alone, or not run at all."""
+"""The fuzzer's seeds are valid: otherwise it would mutate only rejected files, or not run at all."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import pytest
 
 STRESS = Path(__file__).parents[2] / "stress"
 
-FITS = pytest.param("models", marks=pytest.mark.slow)  # its seeds take fits
+FITS = pytest.param("models", marks=pytest.mark.slow)  # its seeds are fitted models
 
 
 @pytest.mark.parametrize("module", ["tables", FITS, "checkpoints", "datasets", "results"])
 def test_seeds_are_read(module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(STRESS)
     names = importlib.import_module("fuzz").MODULES
-    assert sum(map(len, names.values())) == 13, "and here are all modules"
+    assert sum(map(len, names.values())) == 13, "all modules are tested here"
     finding = importlib.import_module("fuzz_targets.target").finding
     targets = importlib.import_module(f"fuzz_targets.{module}").TARGETS
     assert {target.name for target in targets} == set(names[module])

@@ -1,9 +1,8 @@
-"""Saved models whose checksums are right and whose words are not: nothing runs, and no memory is taken for a word."""
+"""Forged models, with checksums that are right: nothing runs, and nothing is allocated for what metadata say."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import struct
 from collections.abc import Callable
@@ -14,14 +13,15 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from safetensors.torch import load_file, save
 
 from parallelrnn import Forecaster, SequenceClassifier
 from parallelrnn.errors import ModelFileError
-from parallelrnn.training.model_files import MANIFEST
+from parallelrnn.io import MODEL_FILE, encode_tensors, load_tensors, save_tensors
+from tests.faults.small_models import load, save_old
+from tests.support import raises
 
 HUGE = 10**9
-Words = dict[str, Any]
+Metadata = dict[str, Any]
 Tensors = dict[str, torch.Tensor]
 WEIGHTS = "weights-0123456789abcdef.safetensors"
 
@@ -31,7 +31,7 @@ def forecaster(tmp_path_factory: pytest.TempPathFactory) -> Path:
     hours = pd.date_range("2024-01-01", periods=80, freq="h")
     table = pd.concat([pd.DataFrame({"unique_id": name, "ds": hours, "y": np.sin(np.arange(80) / 4)}) for name in "ab"])
     small: dict[str, Any] = {"hidden_size": 4, "num_waves": 2, "num_decays": 1, "max_epochs": 1, "epoch_steps": (1, 1)}
-    return Forecaster(4, 8, gate=True, **small).fit(table).save(tmp_path_factory.mktemp("forecaster"))
+    return Forecaster(4, 8, gate=True, cycles=[8.0], **small).fit(table).save(tmp_path_factory.mktemp("forecaster"))
 
 
 @pytest.fixture(scope="module")
@@ -41,69 +41,75 @@ def classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return model.save(tmp_path_factory.mktemp("classifier"))
 
 
-def changed(directory: Path, into: Path, change: Callable[[Words, Tensors], None]) -> Path:
-    """A copy of a model in which something was changed, sealed again."""
-    words = json.loads((directory / MANIFEST).read_text())
-    tensors = load_file(directory / words["weights"])
-    change(words, tensors)
-    return seal(into, words, save(tensors))
+def changed(directory: Path, into: Path, change: Callable[[Metadata, Tensors], None]) -> Path:
+    """Return a copy of a model in which something was changed, with a right checksum."""
+    metadata, tensors = load_tensors(directory / MODEL_FILE)
+    change(metadata, tensors)
+    return save_tensors(into / "changed.safetensors", tensors, metadata)
 
 
-def seal(into: Path, words: Words, weights: bytes) -> Path:
-    words = {name: value for name, value in words.items() if name != "words_sha256"}
-    words["sha256"] = hashlib.sha256(weights).hexdigest()
-    words["words_sha256"] = hashlib.sha256(json.dumps(words, sort_keys=True).encode()).hexdigest()
-    (into / words["weights"]).write_bytes(weights)
-    (into / MANIFEST).write_text(json.dumps(words))
-    return into
-
-
-def test_a_model_that_was_sealed_again_loads(forecaster: Path, classifier: Path, tmp_path: Path) -> None:
-    assert len(Forecaster.load(changed(forecaster, tmp_path, lambda words, tensors: None)).predict()) == 8
-    again = tmp_path / "classifier"
-    again.mkdir()
-    loaded = SequenceClassifier.load(changed(classifier, again, lambda words, tensors: None))
+def test_a_copy_without_changes_loads(forecaster: Path, classifier: Path, tmp_path: Path) -> None:
+    assert len(Forecaster.load(changed(forecaster, tmp_path, lambda metadata, tensors: None)).predict()) == 8
+    loaded = SequenceClassifier.load(changed(classifier, tmp_path, lambda metadata, tensors: None))
     assert loaded.classes_.tolist() == ["no", "yes"]
     assert loaded.classes_.dtype == "<U3"
 
 
-def grow_hidden(words: Words, tensors: Tensors) -> None:
+def grow_hidden(metadata: Metadata, tensors: Tensors) -> None:
     """Of a tensor without numbers, which takes no room in the file."""
-    words["architecture"] |= {"hidden_size": HUGE, "segment": 0}
+    metadata["architecture"] |= {"hidden_size": HUGE, "segment": 0}
     tensors["network.encoder.weight_ih_l0"] = torch.empty(HUGE, 0)
 
 
-def grow_horizon(words: Words, tensors: Tensors) -> None:
-    words["architecture"]["horizon"] = words["arguments"]["horizon"] = HUGE
+def grow_horizon(metadata: Metadata, tensors: Tensors) -> None:
+    metadata["architecture"]["horizon"] = metadata["arguments"]["horizon"] = HUGE
     tensors["calibration.table"] = torch.empty(3, 0, HUGE, 1)
 
 
-def grow_layers(words: Words, tensors: Tensors) -> None:
-    words["architecture"]["num_layers"] = HUGE
+def grow_layers(metadata: Metadata, tensors: Tensors) -> None:
+    metadata["architecture"]["num_layers"] = HUGE
     tensors[f"network.encoder.weight_ih_l{HUGE - 1}"] = torch.zeros(1)
 
 
-def grow_blocks(words: Words, tensors: Tensors) -> None:
+def grow_blocks(metadata: Metadata, tensors: Tensors) -> None:
     """A file of 80 kB that speaks of matrices of 1.6 GB."""
-    words["architecture"] |= {"hidden_size": 20_000, "block_size": 20_000}
+    metadata["architecture"] |= {"hidden_size": 20_000, "block_size": 20_000}
     tensors["network.encoder.weight_ih_l0"] = torch.zeros(20_000, 1)
 
 
-def grow_gate(words: Words, tensors: Tensors) -> None:
-    words["architecture"] |= {"hidden_size": 20_000}
+def grow_gate(metadata: Metadata, tensors: Tensors) -> None:
+    metadata["architecture"] |= {"hidden_size": 20_000}
     tensors["network.encoder.weight_ih_l0"] = torch.zeros(20_000, 1)
 
 
-def put(part: str, name: Any, value: Any) -> Callable[[Words, Tensors], None]:
-    def change(words: Words, tensors: Tensors) -> None:
-        words[part][name] = value
+def put(part: str, name: Any, value: Any) -> Callable[[Metadata, Tensors], None]:
+    def change(metadata: Metadata, tensors: Tensors) -> None:
+        metadata[part][name] = value
 
-    change.__name__ = f"{part}-{name}-{value}"
+    change.__name__ = f"{part}-{name}-{str(value)[:20]}"
     return change
 
 
-def shorten(name: str) -> Callable[[Words, Tensors], None]:
-    def change(words: Words, tensors: Tensors) -> None:
+def fill(name: str, place: Any, value: Any) -> Callable[[Metadata, Tensors], None]:
+    def change(metadata: Metadata, tensors: Tensors) -> None:
+        tensors[name][place] = value
+
+    change.__name__ = f"{name}-{value}"
+    return change
+
+
+def halve(name: str) -> Callable[[Metadata, Tensors], None]:
+    """Turn integers into numbers that are none."""
+
+    def change(metadata: Metadata, tensors: Tensors) -> None:
+        tensors[name] = tensors[name] / 2
+
+    change.__name__ = f"halve-{name}"
+    return change
+
+
+def shorten(name: str) -> Callable[[Metadata, Tensors], None]:
+    def change(metadata: Metadata, tensors: Tensors) -> None:
         tensors[name] = tensors[name][:-1].clone()
 
     change.__name__ = f"shorten-{name}"
@@ -123,26 +129,22 @@ CHANGES = [
     put("arguments", "quantiles", [0.1, 0.9]),
     put("columns", "targets", [["y"]]),
     put("columns", "targets", ["ds"]),
-    put("series", 0, {"name": "b", "position": 0, "trained": 0, "cycles": []}),
-    put("series", 0, {"name": {"a": 1}, "position": 0, "trained": 0, "cycles": []}),
-    put("series", 1, {"name": "b", "position": 10**30, "trained": 0, "cycles": []}),
-    put("series", 1, {"name": "b", "position": 2**52, "trained": 0, "cycles": []}),
-    put("series", 1, {"name": "b", "position": 0.5, "trained": 0, "cycles": []}),
-    put("sample", "series", [-1]),
-    put("sample", "series", [HUGE]),
-    put("sample", "positions", [0]),
-    shorten("series.0.past"),
-    shorten("series.1.observed"),
-    shorten("series.0.mean"),
-    shorten("calibration.counts"),
-    shorten("sample.state"),
-    shorten("sample.added"),
+    put("names", 0, "b"),
+    put("names", 0, {"a": 1}),
+    *(fill("series.steps", (1, 1), position) for position in (2**62, 2**52)),  # in which no calendar has a year
+    *(fill("series.steps", (0, 0), length) for length in (-1, 0, 9, HUGE)),
+    *(fill("sample.origins", (0, 0), index) for index in (-1, 2, HUGE)),
+    *(fill("cycle.series", 0, index) for index in (-1, 2, HUGE)),
+    fill("cycle.period", 0, 1.0),
+    *(halve(name) for name in ("series.steps", "cycle.series", "sample.origins")),
+    *(shorten(f"series.{name}") for name in ("values", "observed", "past", "static", "steps")),
+    *(shorten(name) for name in ("scaler", "cycle.waves", "calibration.counts", "sample.state", "sample.exog_effect")),
 ]
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
-def test_words_that_do_not_fit_are_refused_before_memory_is_taken(
-    change: Callable[[Words, Tensors], None], forecaster: Path, tmp_path: Path, little_memory: None
+def test_forged_metadata_is_rejected_before_memory_is_allocated(
+    change: Callable[[Metadata, Tensors], None], forecaster: Path, tmp_path: Path, little_memory: None
 ) -> None:
     with pytest.raises(ModelFileError):
         Forecaster.load(changed(forecaster, tmp_path, change))
@@ -151,9 +153,9 @@ def test_words_that_do_not_fit_are_refused_before_memory_is_taken(
 @pytest.mark.parametrize(
     "kind", ["<U999999999", "V999999999", "S2147483647", "O8,O8", "c16", [["a", "O"]], 7, "M8[as]"]
 )
-def test_classes_are_of_a_kind_that_they_fill(kind: Any, classifier: Path, tmp_path: Path, little_memory: None) -> None:
-    with pytest.raises(ModelFileError, match="not whole"):
-        SequenceClassifier.load(changed(classifier, tmp_path, put("seen", "kind", kind)))
+def test_classes_have_a_dtype_that_they_fill(kind: Any, classifier: Path, tmp_path: Path, little_memory: None) -> None:
+    with raises(ModelFileError, "changed.safetensors"):
+        SequenceClassifier.load(changed(classifier, tmp_path, put("fitted", "kind", kind)))
 
 
 @pytest.fixture
@@ -168,28 +170,56 @@ def little_memory() -> Any:
     resource.setrlimit(resource.RLIMIT_AS, before)
 
 
+NESTED = "[" * 100_000
+HEADER = b'{"__metadata__":{"parallelrnn":"{\\"sha256\\": \\"' + b"0" * 64 + b'\\"'
+
+
 @pytest.mark.parametrize(
-    "text",
+    "header",
     [
-        "[" * 100_000,
-        '{"format": ' * 100_000,
-        '{"format": NaN}',
-        '{"format": "parallelrnn forecaster", "version": Infinity}',
-        '{"format": ' + "9" * 100_000 + "}",
-        '"\\ud800"',
-        "null",
-        "\x00",
+        HEADER + b'}"},"a":{"dtype":"F32","shape":[1000000000],"data_offsets":[0,4]}}',
+        HEADER + b'}"},"a":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,0]}}',
+        HEADER + b'}"},"a":{"dtype":"F8_E8M0","shape":[0],"data_offsets":[0,0]}}',
+        HEADER + b'}"},"a":' + NESTED.encode(),
+        HEADER + b', \\"a\\": ' + NESTED.encode() + b'"}}',
+        HEADER + b', \\"a\\": NaN}"}}',
+        HEADER + b', \\"a\\": -Infinity}"}}',
+        HEADER + b', \\"a\\": ' + b"9" * 100_000 + b'}"}}',
+        HEADER + b', \\"a\\": 1"}}',
+        HEADER + b'}"},"__metadata__":{"parallelrnn":"[]"}}',
+        HEADER + b'}"},"__metadata__":{}}',
+        HEADER + b'}"}}',  # no format
     ],
+    ids=range(12),
 )
-def test_a_manifest_that_is_no_manifest_is_refused(tmp_path: Path, text: str) -> None:
-    (tmp_path / MANIFEST).write_text(text)
-    with pytest.raises(ModelFileError, match=r"model\.json"):
-        Forecaster.load(tmp_path)
+def test_a_forged_header_is_rejected(header: bytes, tmp_path: Path, little_memory: None) -> None:
+    data = struct.pack("<Q", len(header)) + header
+    digest = hashlib.sha256(data).hexdigest().encode()
+    (tmp_path / MODEL_FILE).write_bytes(data.replace(b"0" * 64, digest))
+    with raises(ModelFileError, MODEL_FILE, "holds no"):
+        load(tmp_path)
 
 
-def test_a_manifest_has_the_numbers_of_json_alone(forecaster: Path, tmp_path: Path) -> None:
-    with pytest.raises(ModelFileError, match="is no JSON: NaN is no number of JSON"):
-        Forecaster.load(changed(forecaster, tmp_path, put("history", 0, {"training": float("nan")})))
+@pytest.mark.parametrize(
+    "data", [b"", struct.pack("<Q", 10 * 2**30) + b"{}", struct.pack("<Q", 2**64 - 1), struct.pack("<Q", 8) + b"[" * 8]
+)
+def test_a_file_without_a_checksum_is_rejected(data: bytes, tmp_path: Path, little_memory: None) -> None:
+    (tmp_path / MODEL_FILE).write_bytes(data)
+    with raises(ModelFileError, MODEL_FILE, "no checksum"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_metadata_has_the_numbers_of_json_alone(value: float) -> None:
+    with pytest.raises(ValueError, match="JSON"):
+        encode_tensors({}, {"value": value})
+
+
+@pytest.mark.parametrize("text", [NESTED, '{"format": ' * 100_000, '{"format": NaN}', '"\\ud800"', "null", "\x00"])
+def test_a_manifest_of_0_1_0_that_is_none_is_rejected(tmp_path: Path, text: str) -> None:
+    (tmp_path / "model.json").write_text(text)
+    with raises(ModelFileError, "model.json"):
+        load(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -200,49 +230,29 @@ def test_a_manifest_has_the_numbers_of_json_alone(forecaster: Path, tmp_path: Pa
         *("/etc/passwd", "..", "", ".", "model.json", "NUL", None, 1),
     ],
 )
-def test_weights_are_inside_of_the_directory(name: Any, forecaster: Path, tmp_path: Path) -> None:
-    words = json.loads((forecaster / MANIFEST).read_text())
-    words["weights"] = name
-    del words["words_sha256"]
-    words["words_sha256"] = hashlib.sha256(json.dumps(words, sort_keys=True).encode()).hexdigest()
-    (tmp_path / MANIFEST).write_text(json.dumps(words))
-    with pytest.raises(ModelFileError, match="names no weights of its own"):
-        Forecaster.load(tmp_path)
+def test_weights_of_0_1_0_are_inside_the_directory(name: Any, tmp_path: Path) -> None:
+    save_old(tmp_path, 1, weights=name)
+    with raises(ModelFileError, "model.json", repr(name)):
+        load(tmp_path)
 
 
-@pytest.mark.parametrize(
-    "weights",
-    [
-        b"",
-        struct.pack("<Q", 10 * 2**30) + b"{}",  # a header of 10 GB
-        struct.pack("<Q", 2**64 - 1),
-        struct.pack("<Q", 8) + b"[[[[[[[[",
-        struct.pack("<Q", 60) + b'{"a":{"dtype":"F32","shape":[1000000000],"data_offsets":[0,4]}}'[:60],
-        struct.pack("<Q", 61) + b'{"a":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,0]}}',
-    ],
-)
-def test_tensors_that_are_none_are_refused(
-    weights: bytes, forecaster: Path, tmp_path: Path, little_memory: None
-) -> None:
-    words = json.loads((forecaster / MANIFEST).read_text())
-    with pytest.raises(ModelFileError, match="holds no tensors"):
-        Forecaster.load(seal(tmp_path, words, weights))
+@pytest.mark.parametrize("weights", [b"", struct.pack("<Q", 2**64 - 1)])
+def test_weights_of_0_1_0_that_are_no_tensors_are_rejected(weights: bytes, tmp_path: Path) -> None:
+    (tmp_path / WEIGHTS).write_bytes(weights)
+    save_old(tmp_path, 1, weights=WEIGHTS, sha256=hashlib.sha256(weights).hexdigest())
+    with raises(ModelFileError, WEIGHTS):
+        load(tmp_path)
 
 
-def test_a_pipe_in_the_place_of_weights_is_not_waited_for(forecaster: Path, tmp_path: Path) -> None:
-    words = json.loads((forecaster / MANIFEST).read_text())
-    seal(tmp_path, words, b"")
-    (tmp_path / words["weights"]).unlink()
-    os.mkfifo(tmp_path / words["weights"])
-    with pytest.raises(ModelFileError, match="cannot be read: a pipe or a device, and no file"):
-        Forecaster.load(tmp_path)
+def test_a_pipe_in_place_of_a_model_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / MODEL_FILE)
+    with raises(ModelFileError, MODEL_FILE):
+        load(tmp_path)
 
 
-def test_a_link_to_another_file_tells_nothing_of_it(forecaster: Path, tmp_path: Path) -> None:
-    words = json.loads((forecaster / MANIFEST).read_text())
+def test_a_link_to_another_file_does_not_show_its_content(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("the password")
-    (tmp_path / MANIFEST).write_text((forecaster / MANIFEST).read_text())
-    (tmp_path / words["weights"]).symlink_to(tmp_path / "secret")
-    with pytest.raises(ModelFileError, match="is not what was saved") as refused:
-        Forecaster.load(tmp_path)
-    assert "password" not in str(refused.value)
+    (tmp_path / MODEL_FILE).symlink_to(tmp_path / "secret")
+    with raises(ModelFileError, MODEL_FILE) as rejected:
+        load(tmp_path)
+    assert "password" not in str(rejected.value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,12 @@ import torch
 from matplotlib.figure import Figure
 
 from parallelrnn import Forecaster, ParaRNN, report
-from parallelrnn.interpret.display import printable
-from parallelrnn.lab.document import document
-from parallelrnn.lab.running.store import Store
+from parallelrnn.errors import printable
+from parallelrnn.lab.results_page import section
+from parallelrnn.lab.runs import RunStore
 from tests.browser import complaints, open_page, requests
 from tests.hostile.names import NAMES, OBEYED
-from tests.lab.lines import line
+from tests.lab.samples import MACHINE, make_run, select
 
 SPY = "window.alerts = []; window.alert = (words) => window.alerts.push(words)"
 
@@ -78,11 +79,10 @@ def test_a_figure_shows_a_name_and_no_formula(name: str, hostile_forecaster: For
 
 def test_markdown_of_results_has_no_markup_of_theirs(tmp_path: Path) -> None:
     words = " ".join(NAMES) + " | a | ![x](http://a) `b`"
-    result = line("speed", {"2 total median": 1.0, "torch.nn.RNN total median": 2.0}, rounds=3)
-    result["machine"] = {**result["machine"], "processor": words}
-    result["config"]["note"] = words
-    Store(tmp_path).append(result)
-    text = document({"speed": Store(tmp_path).lines("speed")})
+    run = make_run("speed", {"2 total median": 1.0, "torch.nn.RNN total median": 2.0}, rounds=3)
+    provenance = {**run.provenance, "machine": {**MACHINE, "processor": words}}
+    RunStore(tmp_path).save(replace(run, config={**run.config, "note": words}, provenance=provenance))
+    text = section("speed", select(*RunStore(tmp_path).load("speed")))
     assert not set(text) & set(OBEYED)
     told = [one for one in text.splitlines() if "alert(1)" in one]
     assert len(told) >= 2  # its budget and its conditions

@@ -1,4 +1,4 @@
-"""What comes from files is shown by a terminal, and not obeyed by it."""
+"""A terminal shows what comes from files, and does not obey it."""
 
 from __future__ import annotations
 
@@ -6,30 +6,23 @@ import csv
 import io
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
 from parallelrnn.cli import forecasting
-from parallelrnn.cli.app import app
-from parallelrnn.cli.refusals import note
-from parallelrnn.interpret.display import Display, printable
+from parallelrnn.cli.errors import note
+from parallelrnn.errors import printable
+from parallelrnn.interpret.display import Display
+from tests.cli import run
 from tests.hostile.names import NAMES, OBEYED
-
-
-def run(*words: object, code: int = 0) -> Any:
-    result = CliRunner().invoke(app, [str(word) for word in words])
-    assert result.exit_code == code, result.output + str(result.exception)
-    return result
 
 
 def obeyed(text: str) -> set[str]:
     return set(text) & set(OBEYED)
 
 
-def test_what_is_obeyed_is_escaped_and_all_else_stays() -> None:
+def test_control_characters_are_escaped_and_all_else_stays() -> None:
     assert printable("\x1b[31m\x00\u202e\x9b\ud800\n") == r"\x1b[31m\x00\u202e\x9b\ud800\n"
     assert printable("a\tb\nc\r", keep="\t\n") == "a\tb\nc\\r"
     plain = "Größe — 温度 👩‍🔬 \xa0 [red] \\x1b"
@@ -37,11 +30,11 @@ def test_what_is_obeyed_is_escaped_and_all_else_stays() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_note_says_names_as_they_are_and_obeys_none(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    note(f"not used: {name}")
-    told = capsys.readouterr().err
-    assert not obeyed(told)
-    assert told == f"note: not used: {printable(name, keep=chr(10) + chr(9))}\n".expandtabs()
+def test_a_note_shows_names_without_control_characters(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    note(f"unused: {name}")
+    printed = capsys.readouterr().err
+    assert not obeyed(printed)
+    assert printed == f"note: unused: {printable(name, keep=chr(10) + chr(9))}\n".expandtabs()
 
 
 def test_a_table_keeps_its_lines() -> None:
@@ -58,24 +51,24 @@ def test_forecasts_are_printed_as_they_are_into_files_and_escaped_on_a_terminal(
     run("forecast", hostile_model, "--out", tmp_path / "forecast.csv")
     written = (tmp_path / "forecast.csv").read_bytes().decode()
     for text in (piped, written):
-        found = list(csv.reader(io.StringIO(text, newline="")))
-        assert list(dict.fromkeys(row[0] for row in found[1:])) == list(NAMES)
+        rows = list(csv.reader(io.StringIO(text, newline="")))
+        assert list(dict.fromkeys(row[0] for row in rows[1:])) == list(NAMES)
     monkeypatch.setattr(forecasting, "sys", SimpleNamespace(stdout=SimpleNamespace(isatty=lambda: True)))
     shown = run("forecast", hostile_model).stdout
     assert not obeyed(shown)
     assert r"\x1b[31mred" in shown
 
 
-def test_commands_obey_no_column(tmp_path: Path) -> None:
+def test_commands_obey_no_column_name(tmp_path: Path) -> None:
     path = tmp_path / "table.csv"
     table = pd.DataFrame({"ds": pd.date_range("2024-01-01", periods=4), "y": 1.0})
     for name in NAMES:
         table[name] = "text"
     table.to_csv(path, index=False)
-    refused = run("fit", path, "--horizon", 2, "--target", "z\x1b[31m", "--out", tmp_path / "model", code=3)
-    assert not obeyed(refused.output)
-    assert r"\x1b[31m" in refused.output
-    unused = run("fit", path, "--horizon", 20, "--target", "y", "--out", tmp_path / "model", code=3)
-    assert "note: not used: <script>alert(1)</script>" in unused.output
-    assert "[red]rich[/red] [/]" in unused.output
-    assert not obeyed(unused.output)
+    message = run("fit", path, "--horizon", 2, "--target", "z\x1b[31m", "--out", tmp_path / "model", code=3)
+    assert not obeyed(message.output)
+    assert r"\x1b[31m" in message.output
+    message = run("fit", path, "--horizon", 20, "--target", "y", "--out", tmp_path / "model", code=3)
+    assert "note: unused columns: <script>alert(1)</script>" in message.output
+    assert "[red]rich[/red] [/]" in message.output
+    assert not obeyed(message.output)

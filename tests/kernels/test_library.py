@@ -27,7 +27,7 @@ def test_the_library_is_here_and_the_best_instructions_come_first() -> None:
 
 
 def test_says_why_it_cannot_be_loaded(tmp_path: Path) -> None:
-    assert "recurrence.so is not there" in library.load(tmp_path / "recurrence.so").problem
+    assert "recurrence.so does not exist" in library.load(tmp_path / "recurrence.so").problem
     (tmp_path / "broken.so").write_text("not a library")
     assert "could not be loaded" in library.load(tmp_path / "broken.so").problem
 
@@ -38,7 +38,7 @@ def test_instructions_can_be_chosen_by_name() -> None:
         assert library.only(library.BUILT, instructions.name).instruction_sets == (instructions,)
     other = library.only(library.BUILT, "mmx")
     assert other.instruction_sets == ()
-    assert "PARALLELRNN_INSTRUCTIONS=mmx asks for are not known, or this processor" in other.problem
+    assert "PARALLELRNN_INSTRUCTIONS=mmx" in other.problem
     assert library.BUILT.instruction_sets[0].name in other.advice
     missing = library.Library(Path("nowhere"), problem="missing")
     assert library.only(missing, "avx2") is missing
@@ -50,12 +50,12 @@ def test_without_kernels_the_reference_runs_and_one_warning_says_what_to_do(monk
     monkeypatch.setattr(cpu, "INSTRUCTIONS", None)
     monkeypatch.setattr(dispatch, "INSTRUCTIONS", None)
     monkeypatch.setattr(dispatch, "LIBRARY", library.Library(Path("nowhere"), problem="the C kernels were not built"))
-    dispatch._warn_once.cache_clear()
+    dispatch._warn_slow.cache_clear()
     with pytest.warns(UserWarning, match=r"the C kernels were not built.*install a C compiler.*doctor"):
         output, _ = layer(x)
     layer(x)  # a second warning would be an error
     torch.testing.assert_close(output, expected)
-    dispatch._warn_once.cache_clear()
+    dispatch._warn_slow.cache_clear()
 
 
 @pytest.mark.skipif(os.name == "nt", reason="uses a shell's false as the compiler")

@@ -41,8 +41,8 @@ def inputs(name: str, seed: int, steps: int = 20, batch: int = 8) -> Tensor:
 
 
 def forward(module: Any, x: Tensor) -> Tensor:
-    found = module(x)
-    output: Tensor = found if isinstance(found, Tensor) else found[0]
+    result = module(x)
+    output: Tensor = result if isinstance(result, Tensor) else result[0]
     return output
 
 
@@ -68,13 +68,13 @@ def by_reference(module: Any, x: Tensor, monkeypatch: pytest.MonkeyPatch) -> lis
         return run(module, x)
 
 
-def assert_close(found: list[Tensor], expected: list[Tensor]) -> None:
-    for mine, its in zip(found, expected, strict=True):
+def assert_close(actual: list[Tensor], expected: list[Tensor]) -> None:
+    for mine, its in zip(actual, expected, strict=True):
         torch.testing.assert_close(mine, its, rtol=0, atol=TOLERANCE * max(1.0, its.abs().max().item()))
 
 
-def assert_same_bits(found: list[Tensor], expected: list[Tensor]) -> None:
-    for mine, its in zip(found, expected, strict=True):
+def assert_same_bits(actual: list[Tensor], expected: list[Tensor]) -> None:
+    for mine, its in zip(actual, expected, strict=True):
         torch.testing.assert_close(mine, its, rtol=0, atol=0)
 
 
@@ -164,7 +164,7 @@ class Learning(Dataset[list[Tensor]]):
         return run(self.module, inputs(self.name, seed))
 
 
-def found_by_workers(data: Dataset[list[Tensor]], start: str) -> list[list[Tensor]]:
+def items_of_workers(data: Dataset[list[Tensor]], start: str) -> list[list[Tensor]]:
     # A worker that hangs is an error after ten minutes, and not a test that never ends.
     return list(DataLoader(data, batch_size=None, num_workers=2, multiprocessing_context=start, timeout=600))
 
@@ -177,10 +177,10 @@ def test_forked_workers_of_a_loader(name: str) -> None:
     data = Learning(name, MADE[name]())
     torch.set_num_threads(2)
     run(data.module, inputs(name, 0))
-    found = found_by_workers(data, "fork")
+    items = items_of_workers(data, "fork")
     torch.set_num_threads(1)  # as in the workers
-    for seed, one in enumerate(found):
-        assert_same_bits(one, data[seed])
+    for seed, item in enumerate(items):
+        assert_same_bits(item, data[seed])
 
 
 @pytest.mark.slow
@@ -188,7 +188,7 @@ def test_forked_workers_of_a_loader(name: str) -> None:
 def test_new_workers_of_a_loader(name: str) -> None:
     """Started as new programs, to which the module is sent."""
     data = Learning(name, MADE[name]())
-    found = found_by_workers(data, "spawn")
+    items = items_of_workers(data, "spawn")
     torch.set_num_threads(1)
-    for seed, one in enumerate(found):
-        assert_same_bits(one, data[seed])
+    for seed, item in enumerate(items):
+        assert_same_bits(item, data[seed])

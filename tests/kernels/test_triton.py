@@ -15,8 +15,12 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pack_sequence
 
+from parallelrnn import ParaGRU, ParaLSTM, ParaRNN
+from parallelrnn.errors import MissingPackageError, UnavailableError
 from parallelrnn.kernels import GATES, NUM_STATES, Weights, reference, triton, triton_programs
+from tests.support import as_tuple, raises
 
 pytestmark = [
     pytest.mark.skipif(not triton.is_available(), reason="Triton is not installed: pip install triton"),
@@ -49,11 +53,11 @@ class Problem:
 
     def forward(self, training: bool = True) -> tuple[Tensor, tuple[Tensor, ...], tuple[Tensor, ...]]:
         given = (self.recurrent, self.recurrent_bias, self.state, self.lengths, self.reverse)
-        return triton.forward(self.mode, self.u.clone(), *given, training)
+        return triton.run_forward(self.mode, self.u.clone(), *given, training)
 
     def backward(self, output: Tensor, saved: tuple[Tensor, ...]) -> tuple[Any, ...]:
         given = (self.recurrent, self.recurrent_bias, self.state, self.lengths, self.reverse)
-        return triton.backward(self.mode, self.grad_output, self.grad_final, output, saved, *given)
+        return triton.run_backward(self.mode, self.grad_output, self.grad_final, output, saved, *given)
 
     def reference(self) -> tuple[list[Tensor], list[Tensor | None]]:
         """Output and final state; and the gradients for u, weights, bias and state, all in float64."""
@@ -70,8 +74,8 @@ class Problem:
             torch.zeros_like(x) if g is None else g.to("cpu", torch.float64)
             for x, g in zip(values, (self.grad_output, *self.grad_final), strict=True)
         ]
-        found = iter(torch.autograd.grad(values, [x for x in leaves if x is not None], grads))
-        return values, [None if x is None else next(found) for x in leaves]
+        gradients = iter(torch.autograd.grad(values, [x for x in leaves if x is not None], grads))
+        return values, [None if x is None else next(gradients) for x in leaves]
 
 
 def problem(
@@ -177,8 +181,8 @@ def test_programs_that_run_more_than_one_round_of_sequences(
 def test_gradients_that_are_none_count_as_zero(mode: str) -> None:
     case = problem(mode, lengths=True)
     given = (case.grad_output, *case.grad_final)
-    for kept in range(len(given)):
-        case.grad_output, *final = [g if index == kept else None for index, g in enumerate(given)]
+    for present in range(len(given)):
+        case.grad_output, *final = [g if index == present else None for index, g in enumerate(given)]
         case.grad_final = tuple(final)
         check(case)
 
@@ -216,12 +220,11 @@ def test_strides_of_everything_else(mode: str) -> None:
 def test_backward_twice_gives_the_same_bits_and_leaves_what_it_was_given_alone(mode: str) -> None:
     case = problem(mode, batch=5, dtype=torch.float32, lengths=True)
     output, _, saved = case.forward()
-    before = [x.clone() for x in (output, *saved)]
+    copies = [x.clone() for x in (output, *saved)]
     first, again = case.backward(output, saved), case.backward(output, saved)
-    for one, other in zip((*first[:3], *first[3]), (*again[:3], *again[3]), strict=True):
-        assert torch.equal(one, other)
-    for now, then in zip((output, *saved), before, strict=True):
-        assert torch.equal(now, then)
+    for before, after in zip((*first[:3], *first[3]), (*again[:3], *again[3]), strict=True):
+        assert torch.equal(before, after)
+    assert all(map(torch.equal, (output, *saved), copies))
 
 
 @pytest.mark.parametrize("mode", GATES)
@@ -229,20 +232,17 @@ def test_what_is_saved(mode: str) -> None:
     case = problem(mode, lengths=True)
     u = case.u.clone()
     given = (case.recurrent, case.recurrent_bias, case.state, case.lengths, case.reverse)
-    output, final, nothing = triton.forward(mode, u, *given, False)
+    output, final, nothing = triton.run_forward(mode, u, *given, False)
     assert nothing == ()
     assert torch.equal(u, case.u)
 
-    trained, trained_final, saved = triton.forward(mode, u, *given, True)
+    trained, trained_final, saved = triton.run_forward(mode, u, *given, True)
     assert all(map(torch.equal, (trained, *trained_final), (output, *final)))
     if not mode.startswith("RNN"):
         assert saved[-1].data_ptr() == u.data_ptr()
         real = torch.arange(len(u), device=DEVICE)[:, None] < case.lengths
         assert (saved[-1][real].abs() < 1).all()
-    assert [x.shape for x in saved] == {
-        "LSTM": [output.shape, u.shape],
-        "GRU": [u.shape],
-    }.get(mode, [])
+    assert [x.shape for x in saved] == {"LSTM": [output.shape, u.shape], "GRU": [u.shape]}.get(mode, [])
 
 
 @pytest.mark.parametrize("mode", CELLS)
@@ -268,7 +268,7 @@ def test_activations_to_the_last_places(mode: str, function: Callable[[Tensor], 
     x = torch.logspace(-30, 4, 500, dtype=torch.float64)
     x = torch.cat([-x, torch.linspace(-2, 2, 500, dtype=torch.float64), x]).to(DEVICE, dtype)
     weight, state = x.new_zeros(1, 1, 1, 1), (x.new_zeros(len(x), 1),)
-    output, _, _ = triton.forward(mode, x.view(1, -1, 1), weight, None, state, None, False, False)
+    output, _, _ = triton.run_forward(mode, x.view(1, -1, 1), weight, None, state, None, False, False)
     expected = function(x.double())
     visible = expected.abs() > torch.finfo(dtype).tiny
     error = (output.view(-1).double() - expected).abs() / expected.abs()
@@ -297,15 +297,50 @@ def test_a_gradient_that_is_not_a_number_stays_with_a_sequence_of_no_steps(mode:
     assert all(x[0].isfinite().all() and x[1:].isnan().all() for x in grad_state)
 
 
-def test_what_is_supported() -> None:
-    for block_size in BLOCK_SIZES:
-        assert triton.supports(torch.empty(1, 2, block_size, block_size))
-        assert triton.supports(torch.empty(1, 2, block_size, block_size, dtype=torch.float64))
-    assert not triton.supports(torch.empty(1, 2, 3, 3))
-    assert not triton.supports(torch.empty(1, 2, 64, 64))
-    assert not triton.supports(torch.empty(4, 2, 4, 2))  # an LSTM that projects its blocks
-    assert not triton.supports(torch.empty(1, 2, 2, 2, dtype=torch.bfloat16))
-    assert not triton.supports(torch.empty(1, 2, 2, 2, dtype=torch.float16))
+@pytest.mark.parametrize("cls", [ParaRNN, ParaLSTM, ParaGRU])
+@pytest.mark.parametrize("options", [{}, {"block_size": [2, 4, 2], "bias": False}, {"form": "polar"}], ids=str)
+@pytest.mark.parametrize("packed", [pytest.param(False, marks=pytest.mark.slow), True])
+def test_a_layer_gives_the_reference_its_due(cls: Any, options: dict[str, Any], packed: bool) -> None:
+    kind = {"dtype": torch.float64, "device": DEVICE}
+    ours = cls(3, 8, num_layers=2, bidirectional=True, backend="triton", **options, **kind)
+    theirs = cls(3, 8, num_layers=2, bidirectional=True, backend="reference", **options, **kind)
+    theirs.load_state_dict(ours.state_dict())
+    sequences = [torch.randn(length, 3, **kind, requires_grad=True) for length in (5, 5 - 3 * packed, 5 - packed)]
+    results = []
+    for layer in (ours, theirs):
+        layer.zero_grad()
+        x = pack_sequence(sequences, enforce_sorted=False) if packed else torch.stack(sequences, 1)
+        output, final = layer(x)
+        values = [output.data if packed else output, *as_tuple(final)]
+        sum((value.square() * (index + 1)).sum() for index, value in enumerate(values)).backward()
+        grads = [parameter.grad for parameter in layer.parameters()]
+        results.append([*values, *grads, *(sequence.grad.clone() for sequence in sequences)])
+        for sequence in sequences:
+            sequence.grad = None
+        with torch.no_grad():
+            output, _ = layer(x)
+            results[-1].append(output.data if packed else output)
+    for a, b in zip(*results, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-11, atol=1e-11)
+
+
+def test_what_is_supported(monkeypatch: pytest.MonkeyPatch) -> None:
+    def reason(size: int, dtype: torch.dtype = torch.float32, projection: Tensor | None = None) -> str:
+        recurrent = torch.empty(1, 2, size, size, dtype=dtype, device=DEVICE)
+        return triton.unsupported_reason(Weights(recurrent, recurrent, projection=projection))
+
+    assert not any(reason(size, dtype) for size in BLOCK_SIZES for dtype in TOL)
+    assert all(str(size) in reason(size) for size in (3, 64))
+    assert all(str(dtype) in reason(2, dtype) for dtype in (torch.bfloat16, torch.float16))
+    assert "proj_size" in reason(2, projection=torch.empty(2, 1, 2))
+    with raises(UnavailableError, "float32", argument="backend", got="triton"):
+        ParaGRU(3, 6, block_size=3, backend="triton", device=DEVICE)(torch.randn(5, 2, 3, device=DEVICE))
+    monkeypatch.setattr(triton, "is_interpreted", lambda: False)
+    with raises(UnavailableError, "cpu", argument="backend", got="triton"):
+        ParaGRU(3, 8, backend="triton")(torch.randn(5, 2, 3))
+    monkeypatch.setattr(triton, "is_available", lambda: False)
+    with raises(UnavailableError, "pip install triton", argument="backend", got="triton"):
+        ParaGRU(3, 8, backend="triton")(torch.randn(5, 2, 3))
 
 
 @pytest.mark.parametrize("mode", GATES)
@@ -317,7 +352,7 @@ def test_what_is_launched_is_what_hardware_takes(mode: str, monkeypatch: pytest.
         def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., None]:
             return lambda *arguments, num_warps, **constants: launched.append((grid, num_warps))
 
-    triton_programs.hand_over()
+    triton_programs.compile_functions()
     monkeypatch.setattr(triton_programs, "forward_kernel", Kernel())
     monkeypatch.setattr(triton_programs, "backward_kernel", Kernel())
     for dtype in TOL:
@@ -345,8 +380,8 @@ def test_the_interpreter_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_missing_triton_is_named_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "triton", None)
-    with pytest.raises(ImportError, match="pip install triton"):
-        triton_programs.hand_over.__wrapped__()
+    with raises(MissingPackageError, hint="pip install triton"):
+        triton_programs.compile_functions.__wrapped__()
 
 
 def compile_for_a_gpu(mode: str, dtype: str, block_size: int, all_given: bool) -> list[str]:
@@ -355,7 +390,7 @@ def compile_for_a_gpu(mode: str, dtype: str, block_size: int, all_given: bool) -
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    triton_programs.hand_over()
+    triton_programs.compile_functions()
     absent = set() if mode == "LSTM" else {"c_0", "c_n", "grad_c_n", "grad_c_0", "cells"}
     if not all_given:
         absent |= {"bias", "bias_sums", "lengths", "grad_output", "grad_h_n", "grad_c_n"}

@@ -1,49 +1,18 @@
-"""How units fall into blocks, and how recurrent matrices are read."""
+"""Recurrent matrices: how they are read, and their polar form, whose modulus is below one by construction."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from parallelrnn import ParaGRU, ParaLSTM, ParaLSTMCell, ParaRNN, from_torch
 from parallelrnn.nn import recurrent_blocks
-
-
-@pytest.mark.parametrize(
-    ("hidden_size", "block_size", "error", "text"),
-    [
-        (7, 2, ValueError, "hidden_size 7 is not a multiple of block_size 2; use 6 or 8, or block_size=[2, 2, 3]"),
-        (129, 2, ValueError, "use 128 or 130, or block_size=[2] * 63 + [3]"),
-        (11, 4, ValueError, "use 8 or 12, or block_size=[4, 4, 3]"),
-        (6, 8, ValueError, "block_size 8 is larger than hidden_size 6; use at most 6"),
-        (6, 0, ValueError, "block_size must be at least 1, got 0"),
-        (
-            6,
-            [2, 2],
-            ValueError,
-            "block_size=[2, 2] adds up to 4 units, but hidden_size is 6; use hidden_size=4 or other",
-        ),
-        (6, [6, 0], ValueError, "every block needs at least 1 unit, got block_size=[6, 0]"),
-        (6, [], ValueError, "block_size=[] names no block; hidden_size is 6"),
-        (6, 2.0, TypeError, "block_size should be an int or a list of ints, got: float"),
-        (6, True, TypeError, "block_size should be an int or a list of ints, got: bool"),
-        (6, "2", TypeError, "block_size should be an int or a list of ints, got: str"),
-        (6, [2, 4.0], TypeError, "block_size should be a list of ints, got [2, 4.0]"),
-    ],
-)
-def test_blocks_that_do_not_fit(hidden_size: int, block_size: Any, error: type[Exception], text: str) -> None:
-    with pytest.raises(error) as caught:
-        ParaGRU(3, hidden_size, block_size=block_size)
-    assert text in str(caught.value)
-
-
-def test_what_an_error_proposes_works() -> None:
-    assert ParaRNN(3, 7, block_size=[2, 2, 3]).num_blocks == 3
-    assert ParaRNN(3, 129, block_size=[2] * 63 + [3]).num_blocks == 64
-    assert ParaRNN(3, 6, block_size=1).num_blocks == 6  # odd sizes are allowed
+from parallelrnn.nn.blocks import modulus_to_log_rate, polar_blocks
 
 
 def test_recurrent_blocks_come_by_layer_direction_gate_and_block() -> None:
@@ -100,6 +69,50 @@ def test_a_projected_lstm_is_read_as_the_map_from_its_unprojected_state() -> Non
     torch.testing.assert_close(first.matrix, layer.weight_hh_l0[:4] @ layer.weight_hr_l0[:2])
 
 
-def test_other_modules_have_no_blocks() -> None:
-    with pytest.raises(TypeError, match="Linear has no recurrent blocks; expected ParaRNN"):
-        recurrent_blocks(nn.Linear(3, 3))
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
+def test_no_parameter_makes_a_block_that_grows(dtype: torch.dtype) -> None:
+    log_rate = torch.cat([torch.linspace(-1000, 1000, 500), torch.linspace(-25, 5, 500)]).to(dtype).requires_grad_()
+    angle = torch.linspace(-10, 10, 1000).to(dtype)
+    blocks = polar_blocks(log_rate, angle)
+    assert blocks.isfinite().all()
+    assert torch.autograd.grad(blocks.sum(), log_rate)[0].isfinite().all()
+    assert torch.linalg.matrix_norm(blocks.double(), ord=2).max() < 1
+
+
+def test_modulus_and_angle_are_those_of_the_eigenvalues() -> None:
+    modulus = torch.linspace(0.01, 0.999, 50, dtype=torch.float64)
+    angle = torch.linspace(0.01, math.pi - 0.01, 50, dtype=torch.float64)
+    eigenvalues = np.linalg.eigvals(polar_blocks(modulus_to_log_rate(modulus), angle).numpy())
+    np.testing.assert_allclose(abs(eigenvalues), modulus.numpy()[:, None].repeat(2, 1), rtol=1e-12)
+    np.testing.assert_allclose(abs(np.angle(eigenvalues)), angle.numpy()[:, None].repeat(2, 1), rtol=1e-12)
+
+
+@pytest.mark.parametrize("nonlinearity", ["tanh", "relu", "sigmoid", "linear"])
+def test_a_polar_layer_forgets_its_initial_state_whatever_it_was_trained_on(nonlinearity: str) -> None:
+    layer = ParaRNN(2, 8, nonlinearity=nonlinearity, form="polar", aggregate=None, dtype=torch.float64)
+    x = torch.randn(60, 16, 2, dtype=torch.float64)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=1.0)
+    for _ in range(30):  # pushed hard towards states as far apart as possible
+        loss = -(layer(x, torch.ones(1, 16, 8, dtype=torch.float64))[0] - layer(x)[0]).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    moduli = torch.stack([torch.linalg.eigvals(block.matrix).abs().max() for block in layer.recurrent_blocks()])
+    assert moduli.max() < 1
+    far, near = layer(x, torch.randn(1, 16, 8, dtype=torch.float64))[0], layer(x)[0]
+    distance = (far - near).unflatten(-1, (4, 2)).norm(dim=-1)  # (T, B, K): of every block
+    assert (distance[1:] <= distance[:-1] * moduli + 1e-13).all()  # the rest is rounding of states around one
+
+
+@pytest.mark.parametrize("cls", [ParaRNN, ParaLSTM, ParaGRU])
+def test_every_matrix_of_every_gate_is_a_damped_rotation(cls: Any) -> None:
+    layer = cls(3, 8, num_layers=2, bidirectional=True, form="polar")
+    assert not [name for name, _ in layer.named_parameters() if name.startswith("weight_hh")]
+    blocks = list(layer.recurrent_blocks())
+    assert len(blocks) == 4 * len(layer.gates) * 4
+    for block in blocks:
+        (a, b), (c, d) = block.matrix.tolist()
+        assert (a, b) == (d, -c)
+        assert math.hypot(a, b) < 1
+    moduli = np.array([math.hypot(*block.matrix[0].tolist()) for block in blocks])
+    assert 0.5 < moduli.mean() < 0.85  # of points spread evenly over the disc it is 2/3

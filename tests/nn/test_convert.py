@@ -5,16 +5,13 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-import numpy as np
 import pytest
-import scipy.linalg
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import nn
 
 from parallelrnn import ParaRNN, from_torch
-from parallelrnn.nn.similarity import block_diagonalize
+from parallelrnn.errors import ArgumentError
+from tests.support import raises
 
 
 def linear_rnn(hidden_size: int, **options: Any) -> ParaRNN:
@@ -44,7 +41,7 @@ def test_an_aggregate_is_kept() -> None:
     torch.testing.assert_close(from_torch(dense, 2)(x)[0], dense(x)[0], rtol=1e-9, atol=1e-10)
     narrow = linear_rnn(8, bias=False, aggregate=nn.Linear(8, 1, dtype=torch.float64))
     torch.testing.assert_close(from_torch(narrow, 2)(x)[0], narrow(x)[0], rtol=1e-9, atol=1e-10)
-    with pytest.raises(ValueError, match="should have aggregate=None or a linear one, got FeedForward"):
+    with raises(ArgumentError, "FeedForward", argument="module"):
         from_torch(linear_rnn(8, aggregate="ffn"), 2)
 
 
@@ -71,9 +68,7 @@ def test_a_cut_nn_rnn_has_the_spectrum_and_the_small_signal_response_of_the_orig
         assert torch.allclose(
             (ours[:, None] - theirs).abs().min(0).values, torch.zeros(16, dtype=torch.float64), atol=1e-12
         )
-    if (
-        nonlinearity == "tanh"
-    ):  # near zero tanh is linear, and the cut exact: the error falls with the square of the input
+    if nonlinearity == "tanh":  # near zero tanh is linear and the cut exact: the error falls with the input's square
         x = 1e-5 * torch.randn(4, 12, 3, dtype=torch.float64)
         torch.testing.assert_close(cut(x)[0], rnn(x)[0], rtol=1e-6, atol=1e-14)
 
@@ -93,30 +88,9 @@ def test_a_cut_layer_can_be_fine_tuned() -> None:
     assert loss.item() < first / 5
 
 
-@pytest.mark.parametrize("cls", [nn.LSTM, nn.GRU, nn.LSTMCell, nn.GRUCell])
-def test_gated_cells_cannot_be_cut(cls: Any) -> None:
-    with pytest.raises(
-        ValueError, match=r"no one transform makes its [34] recurrent matrices .* block-diagonal together"
-    ):
-        from_torch(cls(3, 8), block_size=2)
-
-
-def test_other_modules_are_refused() -> None:
-    with pytest.raises(ValueError, match="a cell has no aggregate"):
-        from_torch(nn.RNNCell(3, 8), block_size=2)
-    with pytest.raises(TypeError, match=r"takes nn\.RNN, nn\.LSTM, nn\.GRU or one of their cells, got Sequential"):
-        from_torch(nn.Sequential(nn.LSTM(3, 8)))
-    with pytest.raises(ValueError, match="one of ours already; give the block_size"):
-        from_torch(ParaRNN(3, 8))
-    with pytest.raises(ValueError, match="hidden_size 8 is not a multiple of block_size 3"):
-        from_torch(nn.RNN(3, 8), block_size=3)
-
-
 def test_an_ill_conditioned_transform_is_reported() -> None:
     dense = linear_rnn(4, dtype=torch.float32)
-    with (
-        torch.no_grad()
-    ):  # C-2, a repeated pair of complex eigenvalues: no 2 x 2 blocks, but close to matrices that have some
+    with torch.no_grad():  # close to C-2, a repeated pair of complex eigenvalues, which has no 2 x 2 blocks
         dense.weight_hh_l0.copy_(
             torch.tensor([[0.5, 0.4, 1, 0], [-0.4, 0.5, 0, 1], [0, 0, 0.5, 0.4001], [0, 0, -0.4001, 0.5]])
         )
@@ -127,72 +101,16 @@ def test_an_ill_conditioned_transform_is_reported() -> None:
         from_torch(dense, block_size=[4])  # whole blocks lose nothing
 
 
-def test_a_matrix_without_finite_entries_is_refused() -> None:
-    rnn = nn.RNN(3, 4)
-    nn.init.constant_(rnn.weight_hh_l0, float("nan"))
-    with pytest.raises(ValueError, match="the recurrent matrix has entries that are not finite"):
-        from_torch(rnn, block_size=2)
-
-
 def test_what_has_no_blocks_is_refused() -> None:
     dense = linear_rnn(4)
     with torch.no_grad():
         dense.weight_hh_l0.copy_(
             torch.tensor([[0.5, 0.4, 1, 0], [-0.4, 0.5, 0, 1], [0, 0, 0.5, 0.4], [0, 0, -0.4, 0.5]])
         )
-    with pytest.raises(ValueError, match=r"no block-diagonal form with blocks of sizes \[2\].* use larger blocks"):
+    with raises(ArgumentError, argument="block_size", got=(2, 2), hint="use larger blocks"):
         from_torch(dense, block_size=2)
-    with pytest.raises(ValueError, match=r"2 pairs of complex eigenvalues, and blocks of sizes \[1, 3\] hold only 1"):
+    with raises(ArgumentError, "2 pairs", argument="block_size", got=(1, 3), hint="use even sizes"):
         from_torch(dense, block_size=[1, 3])
-
-
-@pytest.mark.parametrize("gap", [0.0, 1e-4])
-def test_a_nearly_defective_pair_shares_a_block(gap: float) -> None:
-    """Across two blocks it would make the condition of the transform about 1 / gap."""
-    matrix = scipy.linalg.block_diag([[0.1]], [[0.3, 1.0], [0.0, 0.3 + gap]], [[0.7, 1.0], [0.0, 0.7 + gap]], [[0.9]])
-    rotation = scipy.linalg.qr(np.random.default_rng(0).normal(size=(6, 6)))[0]
-    form = block_diagonalize(rotation @ matrix @ rotation.T, (2, 2, 2))
-    assert form.condition < 100
-    spectra = sorted(sorted(np.linalg.eigvals(block).real) for block in form.blocks)
-    np.testing.assert_allclose(spectra, [[0.1, 0.9], [0.3, 0.3 + gap], [0.7, 0.7 + gap]], atol=1e-7)
-
-
-def test_blocks_do_not_depend_on_the_coordinates() -> None:
-    """A complex pair near a real eigenvalue must not make that one take half of a nearly defective real pair."""
-    matrix = scipy.linalg.block_diag([[0.5, 1e-4], [-1e-4, 0.5]], [[0.5001]], [[0.7, 1.0], [0.0, 0.701]], [[-0.9]])
-    random = np.random.default_rng(0)
-    for _ in range(30):
-        rotation = scipy.linalg.qr(random.normal(size=(6, 6)))[0]
-        assert block_diagonalize(rotation @ matrix @ rotation.T, (2, 2, 2)).condition < 2
-
-
-@pytest.mark.parametrize(
-    "matrix",
-    [np.eye(4), np.zeros((4, 4)), np.diag([0.5, 0.5, 0.5, 0.9]), np.kron(np.eye(3), np.diag([0.3, 0.7]))],
-    ids=["identity", "zero", "triple", "repeated"],
-)
-def test_repeated_eigenvalues_with_eigenvectors_of_their_own_are_no_obstacle(matrix: np.ndarray) -> None:
-    rotation = scipy.linalg.qr(np.random.default_rng(0).normal(size=matrix.shape))[0]
-    for similar in (matrix, rotation @ matrix @ rotation.T):
-        form = block_diagonalize(similar, (2,) * (len(matrix) // 2))
-        assert form.condition < 2
-        again = form.transform @ scipy.linalg.block_diag(*form.blocks) @ np.linalg.inv(form.transform)
-        np.testing.assert_allclose(again, similar, atol=1e-13)  # of eigenvalues moved by at most 6 * 16 units
-
-
-@settings(max_examples=60, deadline=None)
-@given(sizes=st.lists(st.sampled_from([2, 4, 6]), min_size=1, max_size=6), seed=st.integers(0, 2**31))
-def test_block_diagonal_form_is_similar_to_the_matrix(sizes: list[int], seed: int) -> None:
-    matrix = np.random.default_rng(seed).normal(size=(sum(sizes), sum(sizes)))
-    form = block_diagonalize(matrix, tuple(sizes))
-    assert [block.shape for block in form.blocks] == [(size, size) for size in sizes]
-    start = 0
-    for size in sizes:  # the columns of every block are orthonormal
-        basis = form.transform[:, start : start + size]
-        np.testing.assert_allclose(basis.T @ basis, np.eye(size), atol=1e-12)
-        start += size
-    again = form.transform @ scipy.linalg.block_diag(*form.blocks)
-    np.testing.assert_allclose(again, matrix @ form.transform, atol=1e-11 * np.linalg.norm(matrix))
 
 
 def test_flags_and_modes_come_along() -> None:

@@ -60,10 +60,10 @@ def test_it_is_a_linear_layer_left_to_itself(seed: int, blocks: tuple[int, int],
 
 def test_its_blocks_are_the_waves_it_was_started_at() -> None:
     decoder = WaveDecoder(8, num_waves=2, num_decays=1, dtype=torch.float64).start_at([24, 168], [48, 500], [10])
-    found = features_of_blocks(decoder.wave_blocks())
-    assert [feature.label for feature in found] == ["C-1", "C-1", "R-1"]
-    assert [feature.period for feature in found] == pytest.approx([24, 168, math.inf])
-    assert [feature.half_life for feature in found] == pytest.approx([48, 500, 10], rel=1e-9)
+    features = features_of_blocks(decoder.wave_blocks())
+    assert [feature.label for feature in features] == ["C-1", "C-1", "R-1"]
+    assert [feature.period for feature in features] == pytest.approx([24, 168, math.inf])
+    assert [feature.half_life for feature in features] == pytest.approx([48, 500, 10], rel=1e-9)
 
 
 def test_its_waves_are_no_memory() -> None:
@@ -100,25 +100,3 @@ def test_a_fresh_decoder_forecasts_nothing() -> None:
     decoder = WaveDecoder(3)
     assert not decoder(torch.randn(2, 3), 10).any()
     assert len(list(decoder.wave_blocks())) == 12
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"num_waves": 0, "num_decays": 0}, "at least one wave or decay"),
-        ({"num_waves": -1}, "num_waves should be a whole number, 0 or more, got -1"),
-        ({"num_decays": 1.5}, "num_decays should be a whole number"),
-        ({"output_size": 0}, "output_size"),
-    ],
-)
-def test_sizes_that_make_no_decoder(arguments: dict[str, object], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        WaveDecoder(3, **arguments)  # type: ignore[arg-type]
-
-
-def test_starts_that_make_no_wave() -> None:
-    decoder = WaveDecoder(3, num_waves=2)
-    with pytest.raises(ValueError, match="periods: expected one value for each of 2 waves, got 1"):
-        decoder.start_at([24], [10])
-    with pytest.raises(ValueError, match="finite values of more than 2 time steps"):
-        decoder.start_at([24, 1], [10, 10])

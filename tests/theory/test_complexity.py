@@ -230,27 +230,14 @@ def _no_window() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_no_window")
-def test_the_figure_shows_ratios_to_a_vanilla_rnn_and_times_in_milliseconds() -> None:
+def test_the_figure_shows_ratios_to_a_vanilla_rnn() -> None:
     block_sizes = [1, 2, 4, 8]
-    times = {
-        name: {size: (0.001 * size, 0.002 * size, 0.004 * size) for size in block_sizes}
-        for name in ("forward", "backward", "total")
-    }
-    counts, measured = plot_complexity(2, 8, 16, block_sizes, times, {"total": (0.01, 0.02, 0.03)})
-    path, everything, without = (line.get_ydata() for line in counts.lines[:3])
+    ax = plot_complexity(2, 8, 16, block_sizes)
+    path, everything, without = (line.get_ydata() for line in ax.lines[:3])
     # By hand for d = 8, d_in = 2, T = 16: blocks of 8 without an aggregate are the vanilla RNN; of 1, they take 8 of
     # its 64 recurrent weights, 16 steps forward and 31 for backward, beside 2 * 16 * 16 for the projection.
-    assert list(counts.lines[0].get_xdata()) == block_sizes
+    assert list(ax.lines[0].get_xdata()) == block_sizes
     assert without[-1] == 1
     assert without[0] == pytest.approx((47 * 8 + 512) / (47 * 64 + 512))
     assert everything[-1] == pytest.approx(1 + 3 * 16 * 64 / (47 * 64 + 512))
-    assert path[0] < path[-1]
-    assert path[-1] > 1
-    medians = [container.lines[0].get_ydata() for container in measured.containers]
-    assert [list(times) for times in medians] == [[2, 4, 8, 16]] * 3
-    low, high = measured.containers[0].lines[2][0].get_segments()[-1][:, 1]
-    assert (low, high) == (pytest.approx(8), pytest.approx(32))  # of size 8, quartile to quartile
-    assert "torch.nn.RNN" in [text.get_text() for text in measured.get_legend().get_texts()]
-    assert len(plot_complexity(2, 8, 16, block_sizes)) == 1
-    with raises(ArgumentError, argument="axes", got=1):
-        plot_complexity(2, 8, 16, block_sizes, times, axes=[counts])
+    assert path[0] < 1 < path[-1]

@@ -50,9 +50,13 @@ def forecaster(**options: Any) -> Forecaster:
 
 def numbers_of(fitted: Any) -> Numbers:
     """All that a fit has learned, and how it went."""
-    learned = fitted._fitted if isinstance(fitted, Forecaster) else fitted._learned
-    history = torch.tensor([[epoch["training"], epoch["validation"]] for epoch in learned.history], dtype=torch.float64)
-    found = {f"weights.{name}": tensor for name, tensor in learned.network.state_dict().items()}
+    if isinstance(fitted, Forecaster):
+        assert fitted._fitted is not None
+        epochs, network = fitted._fitted.history, fitted._fitted.network
+    else:
+        epochs, network = fitted._history, fitted._network
+    history = torch.tensor([[epoch["training"], epoch["validation"]] for epoch in epochs], dtype=torch.float64)
+    found = {f"weights.{name}": tensor for name, tensor in network.state_dict().items()}
     if isinstance(fitted, Forecaster):
         found["forecasts"] = torch.tensor(fitted.predict(level=[80]).select_dtypes("number").to_numpy())
     return {"history": history, **found}
@@ -154,15 +158,14 @@ def epochs_by_other_clocks(rank: int) -> int:
 
 def killed_in_the_third_epoch(out: Path, rank: int) -> str:
     """What the first process says when the other is killed in the middle of an epoch."""
-    batches = Trainer._batches
+    step = Trainer._step
 
-    def cut(self: Trainer[Any]) -> Any:
-        for step, rows in enumerate(batches(self)):
-            if rank == 1 and self.progress.epoch == 2 and step == 5:
-                os.kill(os.getpid(), signal.SIGKILL)
-            yield rows
+    def killed(self: Trainer[Any]) -> None:
+        if rank == 1 and self.progress.epoch == 2 and self.progress.step == 5:
+            os.kill(os.getpid(), signal.SIGKILL)
+        step(self)
 
-    Trainer._batches = cut  # type: ignore[method-assign]
+    Trainer._step = killed  # type: ignore[method-assign]
     return refused(lambda: kept(out))
 
 

@@ -15,7 +15,8 @@ LONG = 900  # seconds, after which something hangs: three times the wait of one 
 
 # One thread each, so that numbers can be the same to the bit; two of torchrun's processes find each other by the
 # loopback device.
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "GLOO_SOCKET_IFNAME": "lo"}
+PYTHONPATH = os.pathsep.join(map(str, (ROOT, ROOT / "src")))
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": PYTHONPATH, "GLOO_SOCKET_IFNAME": "lo"}
 
 
 def begin(command: Sequence[str], folder: Path) -> subprocess.Popen[str]:

@@ -21,14 +21,14 @@ SCRIPT = re.search(r"^```py\n(.*?)^```", GUIDE, re.DOTALL | re.MULTILINE)
 KILLED = """
 import os, signal
 from parallelrnn.training.trainer import Trainer
-judge = Trainer.judge
+validate = Trainer.validate
 
 def killed_once(self):
     if os.environ["LOCAL_RANK"] == "1" and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and self.progress.epoch == 1:
         os.kill(os.getpid(), signal.SIGKILL)
-    return judge(self)
+    return validate(self)
 
-Trainer.judge = killed_once
+Trainer.validate = killed_once
 """
 
 

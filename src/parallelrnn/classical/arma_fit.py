@@ -87,7 +87,7 @@ class ARMA:
             raise ArgumentError(argument="y", expected="one series (T,)", got=series.shape)
         wrong = np.flatnonzero(~np.isfinite(series))
         if len(wrong):
-            problem = f"{len(wrong)} values of y are not finite, the first at position {wrong[0]}"
+            problem = f"{len(wrong)} values are not finite, the first at position {wrong[0]}"
             raise ArgumentError(problem, argument="y", hint="fill them first")
         if given is not None:
             check_integer("given", given, self.p)
@@ -96,9 +96,9 @@ class ARMA:
             expected = f"at least {least} values for an ARMA({self.p}, {self.q})"
             raise ArgumentError(argument="y", expected=expected, got=len(series))
         if np.ptp(series) <= 1e-12 * abs(series).max():
-            raise ArgumentError("y is constant, so there is nothing to fit", argument="y")
+            raise ArgumentError("the series is constant, so there is nothing to fit", argument="y")
         if not 1e-100 < abs(series).max() < 1e100:
-            problem = f"the values of y are of the order of {abs(series).max():.0e}"
+            problem = f"the values are of the order of {abs(series).max():.0e}"
             raise ArgumentError(problem, argument="y", hint="rescale the series")
         return series
 

@@ -6,11 +6,11 @@ import sys
 
 
 def main() -> None:
-    """Run the command; without the packages that it is made with, say what to install."""
+    """Run the command line, or say how to install what it needs."""
     try:
         from parallelrnn.cli.app import app
     except ModuleNotFoundError as error:
-        if (error.name or "").split(".")[0] not in ("typer", "rich"):
+        if error.name != "typer":
             raise
-        sys.exit(f"the command line needs {error.name}, which is not installed: pip install 'parallelrnn[cli]'")
+        sys.exit("the command line needs typer, which is not installed; pip install 'parallelrnn[cli]'")
     app()

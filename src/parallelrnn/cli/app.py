@@ -1,4 +1,4 @@
-"""The commands: their options, what they print, and their exit status."""
+"""The command line. Commands import what they need when they run, so that help and usage errors come at once."""
 
 from __future__ import annotations
 
@@ -6,33 +6,26 @@ import json
 import shlex
 import sys
 from collections.abc import Iterable
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
-import torch
 import typer
-from rich import box
-from rich.console import Console
-from rich.table import Table as RichTable
 
-from parallelrnn.cli import demo as demonstration
-from parallelrnn.cli import doctor as diagnosis
 from parallelrnn.cli import forecasting, reproduce
-from parallelrnn.cli.refusals import refusals
-from parallelrnn.lab.benchmarks.kernels import BenchError, report
-from parallelrnn.lab.benchmarks.kernels import cases as known
-from parallelrnn.lab.benchmarks.kernels.results import Results
-from parallelrnn.lab.benchmarks.kernels.run import Settings, run
+from parallelrnn.cli.errors import exit_on_error
+from parallelrnn.lab.benchmarks.cases import CASES, CELLS, KINDS, PARTS, QUICK, Settings
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+# Rich help would take longer to import than all else that help needs.
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 for command in (forecasting.fit, forecasting.forecast, forecasting.explain, forecasting.evaluate):
     app.command()(command)
 app.add_typer(reproduce.app, name="reproduce")
 
 
-def _tell_version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version
+
         typer.echo(f"parallelrnn {version('parallelrnn')}")
         raise typer.Exit
 
@@ -40,109 +33,102 @@ def _tell_version(wanted: bool) -> None:
 @app.callback()
 def _describe(
     _: Annotated[
-        bool, typer.Option("--version", help="Print the version.", callback=_tell_version, is_eager=True)
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Recurrent layers made of small blocks that run side by side and can be read."""
+    """Forecast time series with recurrent networks that are made of small, interpretable blocks."""
 
 
 @app.command()
-def demo(
-    out: Annotated[Path, typer.Option(help="A file for the page about it.")] = Path("sunspots.html"),
-) -> None:
-    """Forecast the sunspots, say what the forecast is made of, and write a page about it; half a minute.
+def demo(out: Annotated[Path, typer.Option(help="File for the HTML report.")] = Path("sunspots.html")) -> None:
+    """Forecast sunspots and write a report, in half a minute.
 
     Example: parallelrnn demo --out sunspots.html
     """
-    with refusals():
-        demonstration.run(out)
+    with exit_on_error():
+        from parallelrnn.cli.demo import run
+
+        run(out)
 
 
 @app.command()
-def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")] = False) -> None:
-    """Say what computes recurrences here, why, and whether it is right; exit 0 if the fast kernels run.
+def doctor(as_json: forecasting.AsJson = False) -> None:
+    """Show which kernels run on this machine and check their results.
+
+    The exit status is 0 if the fast kernels run and are correct, else 1.
 
     Example: parallelrnn doctor --json
     """
-    found = diagnosis.diagnose()
+    from parallelrnn.cli.doctor import diagnose, lines
+
+    facts = diagnose()
     if as_json:
-        typer.echo(json.dumps(found.to_json(), indent=1))
+        typer.echo(json.dumps(facts, indent=1))
     else:
-        console = Console(highlight=False)
-        for line, good in diagnosis.lines(found):
-            console.print(line, style=None if good else "yellow", markup=False, soft_wrap=True)
-    raise typer.Exit(0 if found.healthy else 1)
+        for line, good in lines(facts):
+            typer.secho(line, fg=None if good else "yellow")
+    raise typer.Exit(0 if facts["healthy"] else 1)
 
 
 @app.command()
 def bench(
-    cases: Annotated[str, typer.Option(help="Some of these, separated by commas.")] = ",".join(known.CASES),
-    cells: Annotated[str, typer.Option(help="Some of these.")] = ",".join(known.CELLS),
-    kinds: Annotated[str, typer.Option(help="Some of these.")] = ",".join(known.KINDS),
-    parts: Annotated[str, typer.Option(help="Some of these.")] = ",".join(known.PARTS),
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads; torch's own number if not given.")] = None,
-    rounds: Annotated[int, typer.Option(min=1, help="Turns that each contender gets, at most.")] = Settings.rounds,
-    budget: Annotated[float, typer.Option(min=0, help="Seconds for one case, cell and kind.")] = Settings.budget,
-    quick: Annotated[bool, typer.Option("--quick", help="Three rounds of S1 and S3, no more.")] = False,
-    output: Annotated[Path | None, typer.Option(help="A file for all numbers, as JSON.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with that file.")] = False,
-    markdown: Annotated[Path | None, typer.Option(help="Measure nothing; print this file's tables.")] = None,
+    cases: Annotated[str, typer.Option(help="Shapes to measure, separated by commas.")] = ",".join(CASES),
+    cells: Annotated[str, typer.Option(help="Cells to measure.")] = ",".join(CELLS),
+    kinds: Annotated[str, typer.Option(help="What to time.")] = ",".join(KINDS),
+    parts: Annotated[str, typer.Option(help="What to compare.")] = ",".join(PARTS),
+    threads: Annotated[int | None, typer.Option(min=1, help="Number of threads; torch's default if omitted.")] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Maximum number of rounds per contender.")] = Settings.rounds,
+    budget: Annotated[float, typer.Option(min=0, help="Seconds per case, cell and kind.")] = Settings.budget,
+    quick: Annotated[bool, typer.Option("--quick", help="Only three rounds of S1 and S3.")] = False,
+    output: Annotated[Path | None, typer.Option(help="Folder for the results, one JSON file per case.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the measurements in --output.")] = False,
+    markdown: Annotated[Path | None, typer.Option(help="Print the tables of this folder; measure nothing.")] = None,
 ) -> None:
-    """Compare ours with torch.nn in time and memory, after checking that they compute the same.
+    """Compare the layers with torch.nn in time and memory.
 
-    Contenders take turns in one process. Windows of time in which other processes were at work are taken again.
+    Nothing is timed until the results agree. Contenders take turns in one process, and measurements that other
+    processes disturbed are repeated.
 
-    Example: parallelrnn bench --quick --output numbers.json
+    Example: parallelrnn bench --quick --output numbers
     """
-    if markdown is not None:
-        with refusals((BenchError,)):
-            typer.echo(report.markdown(Results.load(markdown)))
-        return
     if resume and output is None:
-        raise typer.BadParameter("--resume goes on with a file; name it with --output")
-    settings = Settings(
-        cases=known.QUICK if quick else _chosen("--cases", cases, known.CASES),
-        cells=_chosen("--cells", cells, known.CELLS),
-        kinds=_chosen("--kinds", kinds, known.KINDS),
-        parts=("cases",) if quick else _chosen("--parts", parts, known.PARTS),
-        threads=threads or torch.get_num_threads(),
-        rounds=3 if quick else rounds,
-        budget=budget,
-        command=_command(output),
-    )
-    progress = Console(stderr=True, highlight=False)
-    with refusals((BenchError,)):
-        _show(run(settings, output, resume, tell=lambda line: progress.print(line, markup=False)))
+        raise typer.BadParameter("--resume needs --output, the folder to continue")
+    choices = {
+        "cases": QUICK if quick else _choose("--cases", cases, CASES),
+        "cells": _choose("--cells", cells, CELLS),
+        "kinds": _choose("--kinds", kinds, KINDS),
+        "parts": ("cases",) if quick else _choose("--parts", parts, PARTS),
+    }
+    import torch
+    from rich.console import Console
 
+    from parallelrnn.lab.benchmarks import kernels
 
-def _command(output: Path | None) -> str:
-    """What was typed, but for the place of the file on this machine."""
-    words = ["parallelrnn", *sys.argv[1:]]
-    if output is not None:
-        for index, word in enumerate(words):
-            option, _, value = word.rpartition("=")
-            if Path(value) == output:
-                words[index] = f"{option}={output.name}" if option else output.name
-    return shlex.join(words)
-
-
-def _chosen(option: str, text: str, names: Iterable[str]) -> tuple[str, ...]:
-    """Names separated by commas, in the order of those that there are."""
-    wanted = [name.strip() for name in text.split(",") if name.strip()]
-    unknown = [name for name in wanted if name not in names]
-    if unknown or not wanted:
-        got = ", ".join(unknown) if unknown else "nothing"
-        raise typer.BadParameter(f"{option} takes some of {', '.join(names)}, separated by commas; got {got}")
-    return tuple(name for name in names if name in wanted)
-
-
-def _show(results: Results) -> None:
-    console = Console(highlight=False)
-    for table in report.tables(results):
-        shown = RichTable(
-            *table.columns, title=table.title, caption=table.note, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0)
+    with exit_on_error():
+        if markdown is not None:
+            runs = kernels.load(markdown)
+            typer.echo("\n\n".join([*(table.markdown() for table in kernels.tables(runs)), kernels.conditions(runs)]))
+            return
+        command = shlex.join(["parallelrnn", *sys.argv[1:]])  # saved without the path of the output
+        settings = Settings(
+            **choices,
+            threads=threads or torch.get_num_threads(),
+            rounds=3 if quick else rounds,
+            budget=budget,
+            command=command if output is None else command.replace(str(output), output.name),
         )
-        for row in table.rows:
-            shown.add_row(*row)
-        console.print(shown)
-    console.print(report.conditions(results), markup=False)
+        runs = kernels.run(settings, output, resume, report=lambda line: typer.echo(line, err=True))
+        console = Console(highlight=False)
+        for table in kernels.tables(runs):
+            console.print(table.rich())
+        console.print(kernels.conditions(runs), markup=False)
+
+
+def _choose(option: str, text: str, names: Iterable[str]) -> tuple[str, ...]:
+    """Return the names in a list separated by commas, in the order of `names`."""
+    chosen = [name.strip() for name in text.split(",") if name.strip()]
+    unknown = [name for name in chosen if name not in names]
+    if unknown or not chosen:
+        got = ", ".join(unknown) or "nothing"
+        raise typer.BadParameter(f"{option}: expected some of {', '.join(names)}, separated by commas; got {got}")
+    return tuple(name for name in names if name in chosen)

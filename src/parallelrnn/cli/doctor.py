@@ -1,109 +1,87 @@
-"""What computes here, and why: the facts behind `parallelrnn doctor`."""
+"""What runs recurrences on this machine, and whether it is correct: the facts behind `parallelrnn doctor`."""
 
 from __future__ import annotations
 
-import importlib.util
+import platform
+import re
 import textwrap
 import warnings
-from dataclasses import asdict, dataclass
+from importlib import metadata
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from parallelrnn.kernels import Weights, cpu, dispatch, library, triton
-from parallelrnn.lab.benchmarks.kernels.conditions import versions
 from parallelrnn.nn import ParaGRU, ParaLSTM, ParaRNN
 
 TOLERANCE = 1e-5  # float32 over a few steps, values and gradients of order 1
-EXTRAS = {
-    "cli": ("typer", "rich"),
-    "datasets": ("pooch", "threadpoolctl", "tqdm"),
-    "demo": ("statsmodels",),
-    "forecast": ("lightning_fabric", "narwhals", "pandas", "safetensors"),
-    "onnx": ("onnx", "onnxscript"),
-    "plot": ("matplotlib", "pandas"),
-    "report": ("plotly", "jinja2"),
-    "sequences": ("lightning_fabric", "rich", "safetensors", "sklearn"),
-}
+_REQUIREMENT = re.compile(r"([\w.-]+)(?:\[(.*?)\])?[^;]*; extra == ['\"](.+)['\"]$")
 
 
-@dataclass(frozen=True)
-class Diagnosis:
-    """What was found."""
-
-    backend: str  # that runs a float32 layer on the CPU
-    why: str
-    library: str  # the path of the C kernels
-    instruction_sets: tuple[str, ...]
-    instruction_set: str | None
-    variable: str  # of the environment: which instruction set to use
-    has_threads: bool
-    threads: int
-    triton: bool
-    gpu: str | None
-    versions: dict[str, str]
-    extras: dict[str, bool]
-    errors: dict[str, float]  # by cell: how far the fast kernels are from the reference
-    advice: str
-
-    @property
-    def agrees(self) -> bool:
-        """Whether the fast kernels give what the reference gives."""
-        return bool(self.errors) and all(error <= TOLERANCE for error in self.errors.values())
-
-    @property
-    def healthy(self) -> bool:
-        """Whether the fast kernels run, and run right."""
-        return self.backend == "cpu" and self.agrees
-
-    def to_json(self) -> dict[str, Any]:
-        """For machines."""
-        return {**asdict(self), "agrees": self.agrees, "healthy": self.healthy}
-
-
-def diagnose() -> Diagnosis:
-    """Look at what the layers will look at."""
+def diagnose() -> dict[str, Any]:
+    """Return the facts, as printed by `doctor --json`."""
     weights = Weights(torch.zeros(2, 1), torch.zeros(1, 1, 2, 2))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that it is slow without C kernels is told below
+        warnings.simplefilter("ignore")  # that the reference is slow
         backend = dispatch.choose("auto", weights)
-    problem = library.LIBRARY.problem or cpu.problem(weights)
     instructions = library.INSTRUCTIONS
     if backend == "cpu" and instructions is not None:
-        why = f"C kernels, with {instructions.name} instructions"
+        why = f"C kernels with {instructions.name} instructions"
     else:
-        why = f"a loop in Python, because {problem or 'the C kernels were not chosen'}"
-    return Diagnosis(
-        backend=backend,
-        why=why,
-        library=str(library.LIBRARY.path),
-        instruction_sets=tuple(one.name for one in library.BUILT.instruction_sets),
-        instruction_set=None if instructions is None else instructions.name,
-        variable=library.VARIABLE,
-        has_threads=library.LIBRARY.has_threads,
-        threads=torch.get_num_threads(),
-        triton=triton.is_available(),
-        gpu=torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-        versions=versions(),
-        extras={name: all(map(_is_installed, modules)) for name, modules in EXTRAS.items()},
-        errors=_errors() if backend == "cpu" else {},
-        advice="" if backend == "cpu" else library.LIBRARY.advice,
-    )
+        problem = library.LIBRARY.problem or cpu.unsupported_reason(weights) or "the C kernels were not chosen"
+        why = f"a loop in Python, because {problem}"
+    errors = _kernel_errors() if backend == "cpu" else {}
+    agrees = bool(errors) and max(errors.values()) <= TOLERANCE
+    return {
+        "backend": backend,  # for a float32 layer on the CPU
+        "why": why,
+        "library": str(library.LIBRARY.path),
+        "instruction_sets": [instruction_set.name for instruction_set in library.BUILT.instruction_sets],
+        "instruction_set": None if instructions is None else instructions.name,
+        "variable": library.VARIABLE,  # of the environment, to choose the instruction set
+        "has_threads": library.LIBRARY.has_threads,
+        "threads": torch.get_num_threads(),
+        "triton": triton.is_available(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "versions": {
+            "parallelrnn": metadata.version("parallelrnn"),
+            "torch": torch.__version__,
+            "numpy": np.__version__,
+            "python": platform.python_version(),
+        },
+        "extras": {extra: not missing for extra, missing in missing_packages().items()},
+        "errors": errors,  # by cell: how far the C kernels are from the reference
+        "advice": "" if backend == "cpu" else library.LIBRARY.advice,
+        "agrees": agrees,
+        "healthy": backend == "cpu" and agrees,
+    }
 
 
-def _is_installed(module: str) -> bool:
-    return importlib.util.find_spec(module) is not None
+def missing_packages() -> dict[str, list[str]]:
+    """Return the packages that each extra lacks; those needed on some platforms only do not count."""
+    matches = list(filter(None, map(_REQUIREMENT.match, metadata.requires("parallelrnn") or [])))
+
+    def lacking(extra: str) -> list[str]:
+        names = []
+        for package, extras, needed_by in (match.groups() for match in matches):
+            if needed_by == extra and package == "parallelrnn":
+                names += [name for other in extras.split(",") for name in lacking(other)]
+            elif needed_by == extra and not list(metadata.distributions(name=package)):
+                names.append(package)
+        return names
+
+    return {extra: lacking(extra) for extra in sorted({match[3] for match in matches})}
 
 
-def _errors() -> dict[str, float]:
-    """One small layer of each kind, values and gradients, by the fast kernels and by the reference."""
+def _kernel_errors() -> dict[str, float]:
+    """Return how far the C kernels are from the reference, in values and gradients of a small layer of each kind."""
     errors = {}
     with torch.random.fork_rng():
         torch.manual_seed(0)
         for cell, kind in (("RNN", ParaRNN), ("LSTM", ParaLSTM), ("GRU", ParaGRU)):
-            layer = kind(3, 10, num_layers=2)
-            x = torch.randn(9, 5, 3)
+            layer, x = kind(3, 10, num_layers=2), torch.randn(9, 5, 3)
             expected = _values_and_gradients(layer, x, "reference")
             pairs = zip(_values_and_gradients(layer, x, "cpu"), expected, strict=True)
             distances = [(fast - slow).abs().max() / slow.abs().max().clamp(min=1) for fast, slow in pairs]
@@ -114,55 +92,33 @@ def _errors() -> dict[str, float]:
 def _values_and_gradients(layer: ParaRNN | ParaLSTM | ParaGRU, x: Tensor, backend: str) -> list[Tensor]:
     layer.backend = backend
     with torch.no_grad():
-        inference = layer(x)[0]  # another path through the kernels than training
+        inference = layer(x)[0]  # takes another path through the kernels than training
     output = layer(x)[0]
     grads = torch.autograd.grad(output.square().sum(), list(layer.parameters()))
     return [inference, output.detach(), *grads]
 
 
-def lines(diagnosis: Diagnosis) -> list[tuple[str, bool]]:
-    """What to print, and whether each line is good news; at most 80 columns, but for a path or a command."""
-    found = diagnosis
-    others = [name for name in found.instruction_sets if name != found.instruction_set]
-    sets = ", ".join(found.instruction_sets) or "none"
-    items: list[tuple[str, str, bool]] = [
-        ("backend", f"{found.backend} for a float32 layer on the CPU: {found.why}", found.backend == "cpu"),
-        ("C library", found.library, bool(found.instruction_sets)),
-        ("instructions", f"{sets}; in use: {found.instruction_set or 'none'}", True),
+def lines(facts: dict[str, Any]) -> list[tuple[str, bool]]:
+    """Return the lines to print, at most 80 columns wide except for paths, each with whether it is good news."""
+    sets, in_use, agrees = facts["instruction_sets"], facts["instruction_set"], facts["agrees"]
+    other = next((name for name in sets if name != in_use), None)
+    errors = ", ".join(f"{cell} {error:.0e}" for cell, error in facts["errors"].items())
+    verdict = "agree with the reference" if agrees else f"differ from the reference by more than {TOLERANCE:.0e}"
+    threads = "" if facts["has_threads"] else "; built without OpenMP, the kernels run in one thread"
+    missing = ", ".join(name for name, installed in facts["extras"].items() if not installed)
+    items = [
+        ("backend", f"{facts['backend']} for a float32 layer on the CPU: {facts['why']}", facts["backend"] == "cpu"),
+        ("C library", facts["library"], bool(sets)),
+        ("instructions", f"{', '.join(sets) or 'none'}; in use: {in_use or 'none'}", True),
+        ("", f"to change: set {facts['variable']}={other}" if other else "", True),
+        ("threads", f"torch.get_num_threads() is {facts['threads']}{threads}" if sets else "", facts["has_threads"]),
+        ("agreement", f"the kernels {verdict} ({errors})" if errors else "not checked: no kernels", agrees),
+        ("Triton", "installed" if facts["triton"] else "not installed (for GPUs: pip install triton)", True),
+        ("GPU", facts["gpu"] or "none that torch can use", True),
+        ("versions", ", ".join(f"{name} {version}" for name, version in facts["versions"].items()), True),
+        ("extras", ", ".join(name for name, installed in facts["extras"].items() if installed) or "none", True),
+        ("", f"not installed: {missing}" if missing else "", True),
+        ("what to do", facts["advice"] or ("" if agrees else "please report this"), False),
     ]
-    if others:
-        items.append(("", f"for another: {found.variable}={others[0]} in the environment", True))
-    if found.instruction_sets:
-        threads = "yes" if found.has_threads else "no: built without OpenMP, so it runs in one thread"
-        items.append(("threads", f"{threads}; torch.get_num_threads() is {found.threads}", found.has_threads))
-    items += [
-        ("agreement", _agreement(found), found.agrees),
-        ("Triton", "installed" if found.triton else "not installed (only for GPUs: pip install triton)", True),
-        ("GPU", found.gpu or "none that torch can use", True),
-        ("versions", ", ".join(f"{name} {version}" for name, version in found.versions.items()), True),
-        ("extras", ", ".join(f"{name}: {'yes' if here else 'no'}" for name, here in found.extras.items()), True),
-    ]
-    if found.advice:
-        items.append(("what to do", found.advice, False))
-    return [(line, good) for label, text, good in items for line in _hang(label, text)]
-
-
-def _agreement(found: Diagnosis) -> str:
-    if not found.errors:
-        return "not checked: there is nothing but the reference"
-    errors = ", ".join(f"{cell} {error:.0e}" for cell, error in found.errors.items())
-    if found.agrees:
-        return f"the kernels give what the reference gives ({errors})"
-    return f"the kernels differ from the reference ({errors}; at most {TOLERANCE:.0e} expected); please report it"
-
-
-def _hang(label: str, text: str) -> list[str]:
-    """A label, and its text beside it; paths and commands stay whole."""
-    return textwrap.wrap(
-        text,
-        width=79,
-        initial_indent=f"{label:<14}",
-        subsequent_indent=" " * 14,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    wrapper = textwrap.TextWrapper(79, subsequent_indent=" " * 14, break_long_words=False, break_on_hyphens=False)
+    return [(line, good) for label, text, good in items if text for line in wrapper.wrap(f"{label:<14}{text}")]

@@ -1,4 +1,4 @@
-"""The commands that forecast: fit, forecast, explain and evaluate."""
+"""The commands for forecasters: fit, forecast, explain and evaluate."""
 
 from __future__ import annotations
 
@@ -6,55 +6,61 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import pandas as pd
 import typer
-from rich.console import Console
 
-from parallelrnn import Forecaster
-from parallelrnn.cli.dates import read_dates
-from parallelrnn.cli.refusals import note, refusals, told_warnings
-from parallelrnn.cli.tables import Layout, read_table, understand, write_table
-from parallelrnn.errors import ModelFileError
-from parallelrnn.forecast.data import as_frame
-from parallelrnn.forecast.evaluation import evaluate as score
-from parallelrnn.interpret.display import printable
-from parallelrnn.training.checkpoint import FILE as TRAINING_FILE
-from parallelrnn.training.model_files import MANIFEST
+from parallelrnn.cli.errors import exit_on_error, note, print_warnings
+from parallelrnn.errors import CheckpointError, ModelFileError, printable
 
-Data = Annotated[Path, typer.Argument(help="A CSV or Parquet file of one series or many.", show_default=False)]
-Model = Annotated[Path, typer.Argument(help="A directory that `fit` wrote.", show_default=False)]
-Time = Annotated[str | None, typer.Option("--time", help="The time column; guessed if not given.")]
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from parallelrnn import Forecaster
+    from parallelrnn.cli.tables import Layout
+
+Data = Annotated[Path, typer.Argument(help="CSV or Parquet file with one or more series.", show_default=False)]
+Model = Annotated[Path, typer.Argument(help="Directory that `fit` wrote.", show_default=False)]
+Time = Annotated[str | None, typer.Option("--time", help="Time column. Guessed if omitted.")]
 TimeFormat = Annotated[
-    str | None, typer.Option("--time-format", help="How times are written, as in '%d.%m.%Y %H:%M'. Guessed if clear.")
+    str | None, typer.Option("--time-format", help="Format of the times, such as '%d.%m.%Y %H:%M'. Guessed if omitted.")
 ]
-Id = Annotated[str | None, typer.Option("--id", help="The column that tells series apart, if there are several.")]
-Target = Annotated[list[str] | None, typer.Option("--target", help="What to forecast; once for each of several.")]
-Horizon = Annotated[int, typer.Option("--horizon", min=1, help="Steps to forecast.", show_default=False)]
-Lookback = Annotated[int | None, typer.Option("--lookback", min=1, help="Steps that a forecast looks back.")]
-Freq = Annotated[str | None, typer.Option("--freq", help="As pandas calls it: h, 15min, D, MS. Guessed if not given.")]
-Cell = Annotated[str, typer.Option("--cell", help="What remembers: linear, rnn, lstm, gru or brt.")]
-Cells = Annotated[list[str] | None, typer.Option("--cell", help="linear (the default), rnn, lstm, gru, brt; repeated.")]
-Decoder = Annotated[str, typer.Option("--decoder", help="waves, or linear (which cannot be read).")]
-Past = Annotated[list[str] | None, typer.Option("--past", help="A covariate known up to now.")]
-Future = Annotated[list[str] | None, typer.Option("--future", help="A covariate known ahead, too.")]
-Static = Annotated[list[str] | None, typer.Option("--static", help="A covariate that never changes.")]
-ValSize = Annotated[int | None, typer.Option("--val-size", min=1, help="Steps at the end that tell when to stop.")]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Fixes all that is random.")]
-MaxTime = Annotated[float | None, typer.Option("--max-time", help="Seconds after which training ends, with the epoch.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
-Level = Annotated[list[float] | None, typer.Option("--level", help="An interval, in per cent; may be repeated.")]
+Id = Annotated[str | None, typer.Option("--id", help="Column that identifies the series. Guessed if omitted.")]
+Target = Annotated[
+    list[str] | None, typer.Option("--target", help="Column to forecast; repeatable. Guessed if omitted.")
+]
+Horizon = Annotated[int, typer.Option("--horizon", min=1, help="Number of steps to forecast.", show_default=False)]
+Lookback = Annotated[int | None, typer.Option("--lookback", min=1, help="Number of past steps that a forecast uses.")]
+Freq = Annotated[
+    str | None, typer.Option("--freq", help="Frequency, as in pandas: h, 15min, D, MS. Guessed if omitted.")
+]
+Cell = Annotated[str, typer.Option("--cell", help="Recurrent cell: linear, rnn, lstm, gru or brt.")]
+Cells = Annotated[
+    list[str] | None,
+    typer.Option("--cell", help="Recurrent cell: linear (default), rnn, lstm, gru or brt; repeatable."),
+]
+Decoder = Annotated[str, typer.Option("--decoder", help="Decoder: waves, or linear (not interpretable).")]
+Past = Annotated[list[str] | None, typer.Option("--past", help="Past covariate, known up to the present; repeatable.")]
+Future = Annotated[list[str] | None, typer.Option("--future", help="Future covariate, known in advance; repeatable.")]
+Static = Annotated[
+    list[str] | None, typer.Option("--static", help="Static covariate, constant in each series; repeatable.")
+]
+FutureFile = Annotated[Path | None, typer.Option("--future", help="File with the future covariates of the next steps.")]
+ValSize = Annotated[
+    int | None, typer.Option("--val-size", min=1, help="Number of final steps held out for validation.")
+]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Random seed.")]
+MaxTime = Annotated[float | None, typer.Option("--max-time", help="Time limit for training, in seconds.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Level = Annotated[list[float] | None, typer.Option("--level", help="Prediction interval in percent; repeatable.")]
 
 
 def fit(
     data: Data,
     horizon: Horizon,
-    out: Annotated[Path, typer.Option("--out", help="A directory for the model.", show_default=False)],
+    out: Annotated[Path, typer.Option("--out", help="Directory for the model.", show_default=False)],
     time_col: Time = None,
     time_format: TimeFormat = None,
     id_col: Id = None,
@@ -69,121 +75,125 @@ def fit(
     val_size: ValSize = None,
     seed: Seed = 0,
     max_time: MaxTime = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with a training that was cut off.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume training from the checkpoint in --out.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Learn from a file of series, and keep what was learned in a directory.
+    """Fit a forecaster to a file of series and save it.
 
     Example: parallelrnn fit ETTh1.csv --time date --target OT --horizon 24 --out model/
     """
-    with refusals():
-        training = out / TRAINING_FILE
-        if training.exists() and not resume:
-            raise ValueError(
-                f"{out} holds a training that was cut off; add --resume to go on with it, or remove {training} to "
-                "start anew"
-            )
-        if resume and not training.exists():
-            note(f"there is no training to go on with in {out}: this one starts anew")
+    with exit_on_error():
         covariates = _covariates(past, future, static)
-        table, layout = _read(data, id_col, time_col, time_format, target, list(chain(*covariates.values())))
+        table, layout = _read(data, id_col, time_col, time_format, target, covariates)
+        if not as_json:
+            _print(f"read {len(table)} rows from {data.name}{_guessed(*layout.guesses)}")
+        from parallelrnn import Forecaster
+        from parallelrnn.training.checkpoint import FILE
+
+        checkpoint = out / FILE
+        if checkpoint.exists() and not resume:
+            hint = f"add --resume to continue, or delete {checkpoint} to start over"
+            raise CheckpointError(f"{out} holds an unfinished training", hint=hint)
+        if resume and not checkpoint.exists():
+            note(f"{out} has no checkpoint to resume from; training starts from the beginning")
         forecaster = Forecaster(
-            horizon,
-            lookback,
-            cell=cell,
-            decoder=decoder,
-            random_state=seed,
-            max_time=max_time,
-            **covariates,
+            horizon, lookback, cell=cell, decoder=decoder, random_state=seed, max_time=max_time, **covariates
         )
-        began = time.perf_counter()
-        with told_warnings(), _kept_if_cut_off(training):
-            forecaster.fit(table, frequency_of(freq), val_size, **layout.arguments(), checkpoint=out, resume=resume)
+        start = time.perf_counter()
+        try:
+            with print_warnings():
+                forecaster.fit(table, _frequency(freq), val_size, **layout.arguments(), checkpoint=out, resume=resume)
+        except KeyboardInterrupt:
+            if checkpoint.exists():
+                note("interrupted; to resume, run the same command with --resume")
+            raise
         forecaster.save(out)
-        training.unlink(missing_ok=True)  # what was learned is saved
-        seconds = time.perf_counter() - began
-        frequency = forecaster.frequency
+        checkpoint.unlink(missing_ok=True)
+        seconds = time.perf_counter() - start
     if as_json:
-        typer.echo(json.dumps({"model": str(out), "seconds": round(seconds, 2), "freq": frequency, **vars_of(layout)}))
+        columns = {"time": layout.time, "id": layout.id, "targets": layout.targets, "guessed": layout.guesses}
+        fitted = {"model": str(out), "seconds": round(seconds, 2), "freq": forecaster.frequency}
+        typer.echo(json.dumps({**fitted, **columns}))
         return
-    console = Console(highlight=False)
-    for guess in [*layout.guesses, *([] if freq else [f"frequency {frequency!r}"])]:
-        console.print(f"guessed: {guess}", style="dim", markup=False)
-    console.print(f"fitted in {seconds:.1f} s", markup=False)
-    console.print(str(forecaster.explain().summary(5)), markup=False, soft_wrap=True)
-    console.print(f"the model is in {out}", markup=False)
-    console.print(f"next: parallelrnn forecast {out} --level 80 --out forecast.csv", style="dim", markup=False)
+    _print(f"fitted in {seconds:.1f} s{'' if freq else _guessed(f'frequency {forecaster.frequency!r}')}")
+    _print(forecaster.explain().summary(5))
+    _print(f"saved the model in {out}")
+    _print(f"next: parallelrnn forecast {out} --level 80 --out forecast.csv")
 
 
 def forecast(
     model: Model,
-    data: Annotated[Path | None, typer.Option("--data", help="Newer data, or other series, to go on from.")] = None,
-    future: Annotated[Path | None, typer.Option("--future", help="Covariates known ahead, for the next steps.")] = None,
+    data: Annotated[Path | None, typer.Option("--data", help="File with newer data, or with other series.")] = None,
+    future: FutureFile = None,
     time_format: TimeFormat = None,
     level: Level = None,
-    decompose: Annotated[bool, typer.Option("--decompose", help="Add the parts of each forecast.")] = False,
-    out: Annotated[Path | None, typer.Option("--out", help="A CSV or Parquet file; printed if not given.")] = None,
+    decompose: Annotated[bool, typer.Option("--decompose", help="Add the components of each forecast.")] = False,
+    out: Annotated[Path | None, typer.Option("--out", help="CSV or Parquet file. Printed if omitted.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Forecast the steps after the series that a model was fitted on, or after those of another file.
+    """Forecast the steps after the training data, or after newer data.
 
     Example: parallelrnn forecast model/ --level 80 --level 95 --out forecast.csv
     """
-    with refusals():
+    with exit_on_error():
+        from parallelrnn.cli.tables import read_table, select_columns, with_times, write_table
+        from parallelrnn.forecast.data import as_frame
+
         forecaster = _load(model)
-        columns, new = forecaster.columns, None
+        columns, newer = forecaster.columns, None
         if data is not None:
-            table = _only(read_table(data, columns.id), columns.all, data)
-            new = _dated(table, columns.time, time_format)
-        ahead = _ahead(future, forecaster, time_format)
-        with told_warnings():
-            found = as_frame(forecaster.predict(new, level or (), ahead, decompose)).to_pandas()
+            newer = select_columns(read_table(data, columns.id), columns.all, data)
+            newer = with_times(newer, columns.time, time_format)
+        futr_df = _read_future(future, forecaster, time_format)
+        with print_warnings():
+            frame = as_frame(forecaster.predict(newer, level or (), futr_df, decompose)).to_pandas()
         if out is not None:
-            write_table(found, out)
+            write_table(frame, out)
     if as_json:
-        typer.echo(found.to_json(orient="records", date_format="iso", double_precision=15))
+        typer.echo(frame.to_json(orient="records", date_format="iso", double_precision=15))
     elif out is None:
-        text = found.to_csv(index=False)
+        text = frame.to_csv(index=False)
         typer.echo(printable(text, keep="\n\t") if sys.stdout.isatty() else text, nl=False, color=True)
     else:
-        Console(highlight=False).print(f"{len(found)} rows are in {out}", markup=False)
+        _print(f"wrote {len(frame)} rows to {out}")
 
 
 def explain(
     model: Model,
-    html: Annotated[Path | None, typer.Option("--html", help="A file for a page to open in a browser.")] = None,
-    future: Annotated[Path | None, typer.Option("--future", help="Covariates known ahead, for the next steps.")] = None,
+    html: Annotated[Path | None, typer.Option("--html", help="File for an HTML report.")] = None,
+    future: FutureFile = None,
     time_format: TimeFormat = None,
-    most: Annotated[int, typer.Option("--most", min=1, help="Rows to print.")] = 8,
+    most: Annotated[int, typer.Option("--most", min=1, help="Number of rows to print.")] = 8,
     as_json: AsJson = False,
 ) -> None:
-    """Say which cycles the forecasts of a model are made of, and how it remembers; write a page about it.
+    """Show the cycles that forecasts are made of, and how the model remembers.
 
     Example: parallelrnn explain model/ --html report.html
     """
-    with refusals():
+    with exit_on_error():
         forecaster = _load(model)
-        ahead = _ahead(future, forecaster, time_format)
-        found = forecaster.explain(ahead)
+        futr_df = _read_future(future, forecaster, time_format)
+        explanation = forecaster.explain(futr_df)
         if html is not None:
-            forecaster.report(html, futr_df=ahead)
+            forecaster.report(html, futr_df=futr_df)
     if as_json:
-        modes = json.loads(found.modes.to_frame().to_json(orient="records"))
-        features = json.loads(found.features.to_frame().to_json(orient="records"))
+        modes = json.loads(explanation.modes.to_frame().to_json(orient="records"))
+        features = json.loads(explanation.features.to_frame().to_json(orient="records"))
         typer.echo(json.dumps({"modes": modes, "features": features}))
         return
-    console = Console(highlight=False)
-    console.print(str(found.summary(most)), markup=False, soft_wrap=True)
-    console.print(str(found.features.summary(most)), markup=False, soft_wrap=True)
+    _print(explanation.summary(most))
+    _print(explanation.features.summary(most))
     if html is not None:
-        console.print(f"the page is {html}", markup=False)
+        _print(f"wrote the report to {html}")
 
 
 def evaluate(
     data: Data,
     horizon: Horizon,
-    test_size: Annotated[int | None, typer.Option(min=1, help="Steps at the end to forecast; a fifth.")] = None,
-    rows: Annotated[int | None, typer.Option("--rows", min=1, help="Read no more rows than these.")] = None,
+    test_size: Annotated[
+        int | None, typer.Option(min=1, help="Number of final steps to forecast; a fifth if omitted.")
+    ] = None,
+    rows: Annotated[int | None, typer.Option("--rows", min=1, help="Number of rows to use, from the first.")] = None,
     time_col: Time = None,
     time_format: TimeFormat = None,
     id_col: Id = None,
@@ -200,61 +210,57 @@ def evaluate(
     level: Level = None,
     as_json: AsJson = False,
 ) -> None:
-    """Forecast every window at the end of the series, beside naive, seasonal naive and linear forecasts.
+    """Compare forecasts of the end of each series with simple baselines.
 
     Example: parallelrnn evaluate ETTh1.csv --rows 14400 --test-size 2880 --val-size 2880 --horizon 96 --cell gru
     """
-    with refusals():
+    with exit_on_error():
         covariates = _covariates(past, future, static)
-        table, layout = _read(data, id_col, time_col, time_format, target, list(chain(*covariates.values())))
+        table, layout = _read(data, id_col, time_col, time_format, target, covariates)
+        from parallelrnn import Forecaster
+        from parallelrnn.forecast.evaluation import evaluate as score
+
         table = table if rows is None else table.head(rows)
         forecasters = [
             Forecaster(horizon, lookback, cell=cell, decoder=decoder, random_state=seed, **covariates)
             for cell in cells or ["linear"]
         ]
-        with told_warnings():
-            panel = forecasters[0].read(table, frequency_of(freq), **layout.arguments())
-            size = test_size or max(horizon, int(statistics.median(len(one) for one in panel.series)) // 5)
-            found = score(forecasters, panel, size, val_size, tuple(level or (80, 95)))
+        with print_warnings():
+            panel = forecasters[0].read(table, _frequency(freq), **layout.arguments())
+            size = test_size or max(horizon, int(statistics.median(map(len, panel.series))) // 5)
+            scores = score(forecasters, panel, size, val_size, tuple(level or (80, 95)))
     if as_json:
-        typer.echo(json.dumps(found.to_json()))
+        typer.echo(json.dumps(scores.to_json()))
     else:
-        Console(highlight=False).print(str(found.display().text()), markup=False, soft_wrap=True)
+        _print(scores.display().text())
+
+
+def _print(text: object) -> None:
+    typer.echo(printable(str(text), keep="\n"))
+
+
+def _guessed(*guesses: str) -> str:
+    return f"; guessed {', '.join(guesses)}" if guesses else ""
 
 
 def _load(model: Path) -> Forecaster:
-    if (model / TRAINING_FILE).exists() and not (model / MANIFEST).exists():
-        raise ModelFileError(
-            f"{model} holds a training that was cut off, and no model yet; go on with it by parallelrnn fit, with the "
-            "same options and --resume"
-        )
+    from parallelrnn import Forecaster
+    from parallelrnn.io import has_model
+    from parallelrnn.training.checkpoint import FILE
+
+    if (model / FILE).exists() and not has_model(model):
+        hint = "run the same parallelrnn fit again with --resume"
+        raise ModelFileError(f"{model} holds an unfinished training and no model", hint=hint)
     return Forecaster.load(model)
 
 
-@contextmanager
-def _kept_if_cut_off(training: Path) -> Iterator[None]:
-    """Say how to go on where Ctrl-C ends the block."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        if training.exists():
-            note("what was learned so far is kept; the same command with --resume goes on")
-        raise
-
-
 def _covariates(past: list[str] | None, future: list[str] | None, static: list[str] | None) -> dict[str, Any]:
-    """As `Forecaster` takes them."""
-    return {"past_covariates": past or (), "future_covariates": future or (), "static_covariates": static or ()}
+    return {"past_covariates": past or [], "future_covariates": future or [], "static_covariates": static or []}
 
 
-def frequency_of(text: str | None) -> str | int | None:
-    """A frequency as `Forecaster.fit` takes it: times that are whole numbers have a whole number of steps."""
+def _frequency(text: str | None) -> str | int | None:
+    """Return a frequency as `Forecaster.fit` takes it: a number of steps where times are integers."""
     return int(text) if text is not None and text.lstrip("-").isdigit() else text
-
-
-def vars_of(layout: Layout) -> dict[str, Any]:
-    """A layout for JSON."""
-    return {"time": layout.time, "id": layout.id, "targets": list(layout.targets), "guessed": list(layout.guesses)}
 
 
 def _read(
@@ -262,39 +268,19 @@ def _read(
     id_col: str | None,
     time_col: str | None,
     time_format: str | None,
-    target: list[str] | None,
-    covariates: Sequence[str],
+    targets: list[str] | None,
+    covariates: dict[str, Any],
 ) -> tuple[pd.DataFrame, Layout]:
-    table = read_table(data, id_col)
-    layout = understand(table, id_col, time_col, target or (), covariates)
-    used = [*([] if layout.id is None else [layout.id]), layout.time, *layout.targets, *covariates]
-    return _dated(_only(table, used, data), layout.time, time_format), layout
+    from parallelrnn.cli.tables import infer_layout, read_table, select_columns, with_times
+
+    table, names = read_table(data, id_col), list(chain(*covariates.values()))
+    layout = infer_layout(table, id_col, time_col, targets or (), names)
+    used = [*([] if layout.id is None else [layout.id]), layout.time, *layout.targets, *names]
+    return with_times(select_columns(table, used, data), layout.time, time_format), layout
 
 
-def _ahead(path: Path | None, forecaster: Forecaster, time_format: str | None) -> pd.DataFrame | None:
-    """A file of covariates known ahead."""
+def _read_future(path: Path | None, forecaster: Forecaster, time_format: str | None) -> pd.DataFrame | None:
+    from parallelrnn.cli.tables import read_table, with_times
+
     columns = forecaster.columns
-    return None if path is None else _dated(read_table(path, columns.id), columns.time, time_format)
-
-
-def _dated(table: pd.DataFrame, time_col: str, time_format: str | None) -> pd.DataFrame:
-    """A table with time stamps; what was guessed of them is told at once, since it may be why they are refused."""
-    if time_col not in table.columns:
-        return table  # the forecaster refuses it, in its own words
-    dated, guess = read_dates(table, time_col, time_format)
-    if guess is not None:
-        note(guess)
-    return dated
-
-
-def _only(table: pd.DataFrame, used: Sequence[str], data: Path) -> pd.DataFrame:
-    """The columns that are used; those that are not are told."""
-    missing = [name for name in used if name not in table.columns]
-    if missing:
-        raise ValueError(
-            f"{data.name} has no column {', '.join(map(repr, missing))}; it has {', '.join(map(repr, table.columns))}"
-        )
-    left = [str(name) for name in table.columns if name not in used]
-    if left:
-        note(f"not used: {', '.join(map(printable, left))}")
-    return table[list(used)]
+    return None if path is None else with_times(read_table(path, columns.id), columns.time, time_format)

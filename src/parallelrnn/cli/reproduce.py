@@ -1,271 +1,286 @@
-"""`parallelrnn reproduce`: run the experiments of the paper, see how far they are, and read their tables."""
+"""`parallelrnn reproduce`: run the experiments of the paper, see how far they are, and show their results."""
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import time
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich import box
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
-from rich.table import Table
+from typer.core import TyperCommand
 
-from parallelrnn.cli.doctor import EXTRAS
-from parallelrnn.cli.refusals import refusals
-from parallelrnn.io import write_text
-from parallelrnn.lab.experiments.experiment import Experiment, ExperimentError, Workspace
-from parallelrnn.lab.experiments.registry import EXPERIMENTS
-from parallelrnn.lab.experiments.training import progress_of
-from parallelrnn.lab.picking import pick
-from parallelrnn.lab.running.engines import Event
-from parallelrnn.lab.running.runner import Grid, run, seconds_of
-from parallelrnn.lab.running.store import Store
+from parallelrnn.cli.errors import exit_on_error
+from parallelrnn.errors import MissingPackageError
+from parallelrnn.lab.experiments.experiment import ExperimentError
+from parallelrnn.lab.experiments.registry import EXPERIMENTS, TITLES
+
+if TYPE_CHECKING:
+    from parallelrnn.lab.executors import Event, Progress
 
 app = typer.Typer(
-    no_args_is_help=True, help="Run the experiments of the paper (arXiv 2605.02692), and read their tables."
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Run the experiments of the paper (arXiv 2605.02692) and show results.",
 )
 
-Results = Annotated[Path, typer.Option("--results", help="The folder of results; what is there is not run again.")]
+Results = Annotated[Path, typer.Option("--results", help="Folder of results; runs that are in it are not run again.")]
+_SHOWN_METRICS = ("mse", "mae", "accuracy", "distance", "epochs", "2 total median", "torch.nn.RNN total median")
+_REPORT_SECONDS = 60.0  # between lines of progress where no bar is shown
+_TRY_AGAIN = 75  # the conventional exit status for "not yet"
 
 
-def _command(experiment: Experiment) -> Callable[..., None]:
-    names = [one.name for one in dataclasses.fields(experiment.config)]
-    some_models = typer.Option(None, help="Some models, separated by commas.", hidden="model" not in names)
-    some_datasets = typer.Option(None, help="Some data sets, separated by commas.", hidden="dataset" not in names)
+class _ExperimentCommand(TyperCommand):
+    """A command whose help lists the cells of its experiment, which is imported for that."""
 
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        self.help = _help(str(self.name))
+        super().format_help(ctx, formatter)
+
+
+def _help(name: str) -> str:
+    from dataclasses import asdict
+
+    experiment = EXPERIMENTS[name]
+    cells = [asdict(cell) for cell in experiment.cells()]
+    values = {key: list(dict.fromkeys(str(cell[key]) for cell in cells)) for key in cells[0]}
+    chosen = "; ".join(f"{key} {', '.join(texts)}" for key, texts in values.items() if len(texts) > 1)
+    fixed = ", ".join(f"{key} {texts[0]}" for key, texts in values.items() if len(texts) == 1)
+    replicates = f"{experiment.replicates} replicate{'s' if experiment.replicates > 1 else ''}"
+    return (
+        f"{TITLES[name]}.\n\nResults are saved as they come. The same command resumes what was cut off, by Ctrl-C too. "
+        "The exit status is 0 if all runs are done, 75 if not yet, 1 if some failed, 2 or 3 if the request is "
+        "invalid.\n\n"
+        + (f"Cells, chosen by --only: {chosen}; {replicates}.\n\n" if chosen else "")
+        + f"Values, changed by --set: {fixed}.\n\n"
+        f"Example: parallelrnn reproduce {name} --replicates 3 --budget 2h"
+    )
+
+
+def _command(name: str) -> Callable[..., None]:
     def command(
-        models: str | None = some_models,
-        datasets: str | None = some_datasets,
+        models: Annotated[str | None, typer.Option(help="Models, separated by commas: short for --only.")] = None,
+        datasets: Annotated[str | None, typer.Option(help="Data sets, likewise.")] = None,
         only: Annotated[list[str] | None, typer.Option(help="Cells with these values: name=value,value.")] = None,
         changes: Annotated[list[str] | None, typer.Option("--set", help="Another value: name=value.")] = None,
-        replicates: Annotated[int | None, typer.Option(min=1, help="Runs of each cell; the paper's number.")] = None,
-        budget: Annotated[str | None, typer.Option(help="Stop after 90s, 45m, 2h or 1h30m, and go on later.")] = None,
+        replicates: Annotated[int | None, typer.Option(min=1, help="Runs per cell; the paper's number.")] = None,
+        budget: Annotated[str | None, typer.Option(help="Stop after 90s, 45m, 2h or 1h30m.")] = None,
         workers: Annotated[int, typer.Option(min=1, help="Processes, or jobs at once on a cluster.")] = 1,
         threads: Annotated[
-            int | None, typer.Option(min=1, help="Of each worker; OMP_NUM_THREADS, or the cores shared out.")
+            int | None, typer.Option(min=1, help="Per worker; OMP_NUM_THREADS, or a share of the cores.")
         ] = None,
         engine: Annotated[str, typer.Option(help="local: processes; here: this one; ray: a cluster.")] = "local",
-        keep_every: Annotated[str, typer.Option(help="How often training is kept, to go on with.")] = "60s",
+        keep_every: Annotated[str, typer.Option(help="Time between checkpoints.")] = "60s",
         results: Results = Path("results"),
     ) -> None:
-        with refusals():
-            chosen = {
-                name: [value.strip() for value in ",".join(texts).split(",")] for name, texts in _pairs("--only", only)
-            }
-            for name, text in (("model", models), ("dataset", datasets)):
-                if text is not None:
-                    chosen[name] = [value.strip() for value in text.split(",")]
-            changed = {name: texts[-1] for name, texts in _pairs("--set", changes)}
-            jobs = experiment.jobs(chosen, changed, replicates)
+        chosen = {key: _split(",".join(texts)) for key, texts in _parse_pairs("--only", only).items()}
+        for key, text in (("model", models), ("dataset", datasets)):
+            if text is not None:
+                chosen[key] = _split(text)
+        changed = {key: texts[-1] for key, texts in _parse_pairs("--set", changes).items()}
+        with exit_on_error():
+            from parallelrnn.lab.executors import parse_duration, run_jobs
+
+            jobs = EXPERIMENTS[name].jobs(chosen, changed, replicates)
+            seconds = float("inf") if budget is None else parse_duration("budget", budget)
+            checkpoint_every = parse_duration("keep_every", keep_every)
             _check_installed()
-            seconds = None if budget is None else seconds_of(budget)
-            with _Progress(experiment) as tell:
-                grid = run(
+            with _ProgressBar(name) as on_event:
+                progress = run_jobs(
                     jobs,
                     results,
                     workers=workers,
                     threads=threads,
                     budget=seconds,
                     engine=engine,
-                    every=seconds_of(keep_every),
-                    tell=tell,
+                    checkpoint_every=checkpoint_every,
+                    on_event=on_event,
                 )
-        _sum_up(grid)
+        missing = len(jobs) - len(progress.done) - len(progress.problems)
+        summary = [f"runs done: {len(progress.done)} of {len(jobs)}"]
+        summary += [f"not yet: {missing}; the same command continues"] if missing else []
+        summary += [f"failed: {len(progress.problems)}"] if progress.problems else []
+        typer.echo("; ".join(summary))
+        if missing or progress.problems:
+            raise typer.Exit(1 if progress.problems else _TRY_AGAIN)
 
-    command.__doc__ = _help(experiment)
+    command.__doc__ = TITLES[name]
     return command
 
 
+for _name in TITLES:
+    app.command(_name, cls=_ExperimentCommand)(_command(_name))
+
+
 def _check_installed() -> None:
-    """Before hundreds of runs end with the same sentence."""
-    missing = next((name for name in EXTRAS["datasets"] if find_spec(name) is None), None)
-    if missing is not None:
-        raise ExperimentError(
-            f"reproduce needs {missing}, which is not installed: pip install 'parallelrnn[reproduce]'"
+    """Raise before hundreds of runs fail for the same reason."""
+    from parallelrnn.cli.doctor import missing_packages
+
+    missing = missing_packages()["lab"]
+    if missing:
+        raise MissingPackageError(
+            f"reproduce needs {missing[0]}, which is not installed", hint="pip install 'parallelrnn[lab]'"
         )
 
 
-def _help(experiment: Experiment) -> str:
-    """What it is of, what its cells are, and what can be changed."""
-    rows = [dataclasses.asdict(cell) for cell in experiment.cells()]
-    values = {name: list(dict.fromkeys(str(row[name]) for row in rows)) for name in rows[0]}
-    cells = "; ".join(f"{name} {', '.join(some)}" for name, some in values.items() if len(some) > 1)
-    others = ", ".join(f"{name} {some[0]}" for name, some in values.items() if len(some) == 1)
-    times = f"{experiment.replicates} replicates" if experiment.replicates > 1 else "one replicate"
-    return (
-        f"{experiment.of.removesuffix('?')}.\n\nEvery result is kept as it comes; what is cut off, by Ctrl-C too, goes "
-        "on with the same command. The status is 0 if all runs are there, 75 if not yet, 1 if some failed, 2 or 3 if "
-        "what was asked for cannot be.\n\n"
-        + (f"Cells, to choose by --only: {cells}; {times}.\n\n" if cells else "")
-        + f"Values, to change by --set: {others}.\n\n"
-        f"Example: parallelrnn reproduce {experiment.name} --replicates 3 --budget 2h"
-    )
-
-
-for _experiment in EXPERIMENTS.values():
-    app.command(_experiment.name)(_command(_experiment))
-
-
-@app.command()
-def status(results: Results = Path("results")) -> None:
-    """How many runs of each experiment there are, and which were begun.
-
-    Example: parallelrnn reproduce status
-    """
-    table = Table("experiment", "of the paper", "cells run", "runs", "begun", box=box.SIMPLE_HEAD)
-    table.columns[0].no_wrap = True
-    store, console, lines_of_begun = Store(results), Console(highlight=False), []
-    unread: list[ExperimentError] = []
-    with refusals():
-        if not results.is_dir():
-            raise ExperimentError(f"there is no folder {results}; run an experiment first, or name another folder")
-        for experiment in EXPERIMENTS.values():
-            begun = sorted((results / ".checkpoints").glob(f"{experiment.name}-*/training.safetensors"))
-            cells, runs = "cannot be read", "-"
-            try:
-                lines = store.lines(experiment.name)
-                picked = pick(experiment, lines)
-                cells, runs = f"{len(picked.runs)} of {len(picked.cells)}", str(len({line["key"] for line in lines}))
-            except ExperimentError as error:
-                unread.append(error)
-            table.add_row(experiment.name, experiment.of.partition(":")[0], cells, runs, str(len(begun)))
-            lines_of_begun += [f"begun: {experiment.name}, {_how_far(path.parent)}" for path in begun]
-        console.print(table)
-        for line in lines_of_begun:
-            console.print(line, markup=False, soft_wrap=True)
-        if unread:
-            raise ExperimentError("\n".join(map(str, unread)))
-
-
-def _pairs(option: str, texts: list[str] | None) -> list[tuple[str, list[str]]]:
-    """Names and what was given for each; one that is given twice has both."""
-    found: dict[str, list[str]] = {}
+def _parse_pairs(option: str, texts: list[str] | None) -> dict[str, list[str]]:
+    """Return the values of each name; a name that is given twice has both."""
+    pairs: dict[str, list[str]] = {}
     for text in texts or []:
-        name, equals, value = text.partition("=")
-        if not equals or not value:
-            raise ExperimentError(f"{option} takes name=value, got {text!r}")
-        found.setdefault(name.strip(), []).append(value.strip())
-    return list(found.items())
+        name, _, value = text.partition("=")
+        if not value:
+            raise typer.BadParameter(f"{option}: expected name=value, got {text!r}")
+        pairs.setdefault(name.strip(), []).append(value.strip())
+    return pairs
 
 
-class _Progress:
-    """A bar over the whole grid with the time left, and a line for each job that ends."""
+def _split(text: str) -> list[str]:
+    return [value.strip() for value in text.split(",")]
 
-    def __init__(self, experiment: Experiment) -> None:
+
+class _ProgressBar:
+    """A bar over all jobs with the time left, and a line for each job that ends."""
+
+    def __init__(self, name: str) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, TextColumn
+        from rich.progress import Progress as RichProgress
+
         self._console = Console(stderr=True, highlight=False)
-        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[told]}"))
-        self._bar = Progress(*columns, console=self._console, transient=True)
-        self._task = self._bar.add_task(experiment.name, total=1.0, told="")
-        self._told = time.monotonic()
+        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[status]}"))
+        self._bar = RichProgress(*columns, console=self._console, transient=True)
+        self._task = self._bar.add_task(name, total=1.0, status="")
+        self._reported = time.monotonic()
 
-    def __enter__(self) -> Callable[[Grid, Event], None]:
+    def __enter__(self) -> Callable[[Progress, Event], None]:
         self._bar.start()
-        return self._tell
+        return self._on_event
 
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
 
-    def _tell(self, grid: Grid, event: Event) -> None:
-        left = grid.seconds_left
-        told = f"{len(grid.done)} of {len(grid.jobs)} runs" + ("" if left is None else f", {_time(left)} left")
-        self._bar.update(self._task, completed=grid.part_done, told=told)
-        if not self._console.is_terminal and time.monotonic() - self._told >= _TELL_EVERY:
-            self._told = time.monotonic()
-            self._say(f"{grid.part_done:.0%} done: {told}")
-        if event.kind == "done" and event.line is not None:
-            found = {name: value for name, value in event.line["metrics"].items() if name in _SHOWN}
-            words = ", ".join(f"{name} {value:.4g}" for name, value in found.items())
-            self._say(f"{event.job}: {words} ({_time(grid.done[event.job.key])})")
+    def _on_event(self, progress: Progress, event: Event) -> None:
+        left, done = progress.seconds_left, progress.work_done / len(progress.jobs)
+        status = f"{len(progress.done)} of {len(progress.jobs)} runs"
+        status += "" if left is None else f", {_duration(left)} left"
+        self._bar.update(self._task, completed=done, status=status)
+        if not self._console.is_terminal and time.monotonic() - self._reported >= _REPORT_SECONDS:
+            self._reported = time.monotonic()
+            self._print(f"{done:.0%} done: {status}")
+        if event.kind == "done" and event.run is not None:
+            metrics = event.run.result["metrics"]
+            shown = ", ".join(f"{name} {metrics[name]:.4g}" for name in _SHOWN_METRICS if name in metrics)
+            self._print(f"{event.job}: {shown} ({_duration(event.run.provenance['seconds'])})")
         elif event.kind == "taken":
-            self._say(f"{event.job}: another process is at it")
+            self._print(f"{event.job}: another process works on it")
         elif event.kind == "failed":
-            self._say(f"{event.job}: {event.problem}", style="red")
+            self._print(f"{event.job}: {event.problem}", style="red")
 
-    def _say(self, text: str, style: str | None = None) -> None:
-        """A line, whole in a log too."""
+    def _print(self, text: str, style: str | None = None) -> None:
         self._console.print(text, markup=False, soft_wrap=True, style=style)
 
 
-_TELL_EVERY = 60.0  # seconds, where no bar is shown
-_SHOWN = ("mse", "mae", "accuracy", "distance", "epochs", "2 total median", "torch.nn.RNN total median")
-
-
-def _sum_up(grid: Grid) -> None:
-    missing = len(grid.jobs) - len(grid.done) - len(grid.problems)
-    parts = [f"runs that are there: {len(grid.done)} of {len(grid.jobs)}"]
-    if missing:
-        parts.append(f"not yet: {missing}, and the same command goes on with them")
-    if grid.problems:
-        parts.append(f"failed: {len(grid.problems)}")
-    typer.echo("; ".join(parts))
-    if missing or grid.problems:
-        raise typer.Exit(1 if grid.problems else 75)  # 75: the convention for "try again"
-
-
-def _how_far(path: Path) -> str:
-    try:
-        found = progress_of(Workspace(path))
-    except ExperimentError:
-        return "a checkpoint that is not whole"
-    lock = path / "lock"
-    job = lock.read_text(encoding="utf-8").partition("\n")[2].strip() if lock.exists() else ""
-    where = "" if found is None else f"epoch {found.epoch + 1}, step {found.step}"
-    return ": ".join(part for part in (job, where) if part)
-
-
-def _time(seconds: float) -> str:
+def _duration(seconds: float) -> str:
     minutes = round(seconds / 60)
     return f"{seconds:.0f} s" if seconds < 100 else f"{minutes} min" if minutes < 100 else f"{seconds / 3600:.1f} h"
 
 
 @app.command()
-def tables(
-    results: Results = Path("results"),
-    out: Annotated[Path | None, typer.Option(help="A Markdown file to write; printed if not given.")] = None,
-    figures: Annotated[Path | None, typer.Option(help="A folder to draw figures into.")] = None,
-    claims: Annotated[Path | None, typer.Option(help="A page whose table of claims to renew.")] = None,
-) -> None:
-    """Tables of all results so far in Markdown, the paper's numbers beside ours; and figures.
+def status(results: Results = Path("results")) -> None:
+    """Show how many runs of each experiment there are, and which are begun.
 
-    Example: parallelrnn reproduce tables --out results.md --figures figures
+    Example: parallelrnn reproduce status
     """
-    from parallelrnn.lab.document import document, renew_claims
+    with exit_on_error():
+        from rich.console import Console
+
+        from parallelrnn.lab.runs import RunStore
+        from parallelrnn.lab.select_runs import select_runs
+        from parallelrnn.lab.tables import Table
+
+        if not results.is_dir():
+            hint = "run an experiment first, or name another folder"
+            raise ExperimentError(f"there is no folder {results}", hint=hint)
+        store, rows, begun_jobs, unreadable = RunStore(results), [], [], []
+        for name, experiment in EXPERIMENTS.items():
+            begun = sorted(path.parent for path in (results / ".checkpoints").glob(f"{name}-*/training.safetensors"))
+            cells, count = "cannot be read", "-"
+            try:
+                runs = store.load(name)
+                selection = select_runs(experiment, runs)
+                cells, count = f"{len(selection.groups)} of {len(selection.cells)}", str(len(runs))
+            except ValueError as error:
+                unreadable.append(str(error))
+            rows.append([name, TITLES[name].partition(":")[0], cells, count, str(len(begun))])
+            begun_jobs += [f"begun: {name}, {_describe_begun(path)}" for path in begun]
+        console = Console(highlight=False)
+        console.print(Table(["experiment", "of the paper", "cells run", "runs", "begun"], rows).rich())
+        for line in begun_jobs:
+            console.print(line, markup=False, soft_wrap=True)
+        if unreadable:
+            raise ExperimentError("\n".join(unreadable))
+
+
+def _describe_begun(workspace: Path) -> str:
+    """Return the job of a workspace, and how far it is."""
+    texts = {name: _read_if_there(workspace / name) for name in ("lock", "progress")}
+    job = texts["lock"].partition("\n")[2].strip() or workspace.name
+    try:
+        return f"{job}: {float(texts['progress']):.0%} done"
+    except ValueError:
+        return job
+
+
+def _read_if_there(file: Path) -> str:
+    return file.read_text(encoding="utf-8") if file.exists() else ""
+
+
+@app.command()
+def tables(
+    documents: Annotated[
+        list[Path] | None, typer.Argument(help="Documents, or folders of them, whose marked tables to renew.")
+    ] = None,
+    results: Results = Path("results"),
+    out: Annotated[Path | None, typer.Option(help="Markdown file for the page of results; printed if omitted.")] = None,
+    figures: Annotated[Path | None, typer.Option(help="Folder for figures.")] = None,
+) -> None:
+    """Show all results in Markdown, the paper's numbers beside ours; draw figures; renew tables of documents.
+
+    In a document, a table stands between <!-- table: NAME --> and <!-- end table -->.
+
+    Example: parallelrnn reproduce tables docs README.md --out results/README.md --figures figures
+    """
+    with exit_on_error():
+        from parallelrnn.io import write_text
+        from parallelrnn.lab.tables import marked_documents, renew_tables
+
+        renewed = {
+            file: renew_tables(file.read_text(encoding="utf-8"), results) for file in marked_documents(documents or [])
+        }
+        if out is not None or figures is not None or not documents:
+            text = _results_page(results, out, figures)
+            if out is not None:
+                write_text(out, text)
+            elif not documents:
+                typer.echo(text)
+        for file, text in renewed.items():  # once nothing can fail any more
+            write_text(file, text)
+
+
+def _results_page(results: Path, out: Path | None, figures: Path | None) -> str:
     from parallelrnn.lab.figures import draw
+    from parallelrnn.lab.results_page import results_page, select_all
 
-    with refusals():
-        store = Store(results)
-        lines = {name: store.lines(name) for name in EXPERIMENTS}
-        if not any(lines.values()):
-            raise ExperimentError(f"there are no results in {results}; run an experiment first, or name another folder")
-        page = None if claims is None else renew_claims(_page(claims), lines)  # refused before anything is written
-        pictures: dict[str, list[str]] = {}
-        if figures is not None:
-            figures.mkdir(parents=True, exist_ok=True)
-            for name, experiment in EXPERIMENTS.items():
-                drawn = draw(experiment, lines[name], figures)
-                pictures[name] = [_address(path, out) for path in drawn]
-        text = document(lines, pictures)
-        if out is None:
-            typer.echo(text)
-        else:
-            write_text(out, text)
-        if claims is not None and page is not None:
-            write_text(claims, page)
-
-
-def _page(file: Path) -> str:
-    """A page whose table of claims is to be renewed."""
-    if not file.exists():
-        raise ExperimentError(f"there is no page {file} whose table of claims could be renewed; --out writes a new one")
-    return file.read_text(encoding="utf-8")
-
-
-def _address(picture: Path, page: Path | None) -> str:
-    """Of a picture as a page names it; one that is printed is read here."""
-    return Path(os.path.relpath(picture, Path() if page is None else page.parent)).as_posix()
+    selections = select_all(results)
+    if not any(selection.groups or selection.other_cells for selection in selections.values()):
+        hint = "run an experiment first, or name another folder"
+        raise ExperimentError(f"there are no results in {results}", hint=hint)
+    addresses: dict[str, list[str]] = {}
+    if figures is not None:
+        figures.mkdir(parents=True, exist_ok=True)
+        base = Path() if out is None else out.parent
+        for name, selection in selections.items():
+            files = draw(name, selection, figures)
+            addresses[name] = [Path(os.path.relpath(file, base)).as_posix() for file in files]
+    return results_page(selections, addresses)

@@ -1,47 +1,55 @@
-"""Files of series: read, understood and written, with a word on what was guessed."""
+"""Read and write tables of series; guess which column is what, and how times are written."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from parallelrnn.cli.dates import is_iso, is_text, possible_forms
-from parallelrnn.errors import TableError
+from parallelrnn.cli.errors import note
+from parallelrnn.errors import MissingPackageError, TableError, printable
 from parallelrnn.io import write_bytes
 
 _SEPARATORS = (",", ";", "\t", "|")
-_NOWHERE = "\x00"  # a separator that no line has
-_TIMES = ("ds", "date", "datetime", "time", "timestamp", "day", "month", "year")
-_NO_PYARROW = "{} {} needs pyarrow, which is not installed: pip install pyarrow"
-_IDS = ("unique_id", "id", "series", "item_id", "series_id")
+_NO_SEPARATOR = "\x00"  # in no line of text
+_TIME_NAMES = ("ds", "date", "datetime", "time", "timestamp", "day", "month", "year")
+_ID_NAMES = ("unique_id", "id", "series", "item_id", "series_id")
+_DAYS = ("%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y", "%m/%d/%y", "%d/%m/%y", "%d.%m.%y")
+_CLOCKS = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
+_MONTHS = ("%b %Y", "%B %Y", "%b-%Y", "%b-%y", "%m/%Y")
+_QUARTERS = "1980Q1"  # stands for quarters, which strptime has no directive for
+_FORMATS = (*map("".join, product(_DAYS, _CLOCKS)), *_MONTHS, _QUARTERS)
 
 
-def read_table(path: Path, ids: str | None = None) -> pd.DataFrame:
-    """A CSV or Parquet file; `ids` is the column that tells series apart, if that is known."""
+def read_table(path: Path, id_col: str | None = None) -> pd.DataFrame:
+    """Read a CSV or Parquet file; values of the id column, given or guessed, stay as they are written."""
     if not path.is_file():
-        raise TableError(f"there is no file {path}")
-    kind = path.suffix.lower()
+        raise TableError(f"no such file: {path}")
     try:
-        if kind in (".parquet", ".pq"):
+        if path.suffix.lower() in (".parquet", ".pq"):
             return _read_parquet(path)
-        if kind in (".csv", ".txt", ".gz", ".tsv"):
-            return _read_csv(path, _IDS if ids is None else (ids,))
+        if path.suffix.lower() in (".csv", ".txt", ".gz", ".tsv"):
+            return _read_csv(path, _ID_NAMES if id_col is None else (id_col,))
     except ImportError as error:
-        raise TableError(_NO_PYARROW.format("reading", path.name)) from error
+        raise _no_pyarrow(path) from error
     except UnicodeDecodeError as error:
-        raise TableError(f"{path} is not written in UTF-8 ({error.reason}); save it as UTF-8") from error
-    except Exception as error:  # of pandas, of pyarrow, or of what unpacks: all of them are about the file
-        raise TableError(f"{path} cannot be read: {str(error) or type(error).__name__}") from error
-    raise TableError(f"{path} is neither CSV nor Parquet by its name; expected .csv, .tsv, .csv.gz or .parquet")
+        raise TableError(f"{path} is not UTF-8 ({error.reason})", hint="save it as UTF-8") from error
+    except Exception as error:  # from pandas, pyarrow or the decompressor: all are about the file
+        raise TableError(f"cannot read {path}: {str(error) or type(error).__name__}") from error
+    raise TableError(f"cannot tell the format of {path}", hint="use .csv, .tsv, .csv.gz or .parquet")
+
+
+def _no_pyarrow(path: Path) -> MissingPackageError:
+    return MissingPackageError(f"{path.name} needs pyarrow, which is not installed", hint="pip install pyarrow")
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:
-    """A table whose texts are texts: they are decoded when they are used, and that is too late to say which file."""
+    """Read and decode all text now: a decoding error after this could not name the file."""
     pyarrow = import_module("pyarrow")
     frame = pd.read_parquet(path)
     for name in frame.columns:
@@ -50,51 +58,51 @@ def _read_parquet(path: Path) -> pd.DataFrame:
     return frame
 
 
-def _read_csv(path: Path, ids: Sequence[str]) -> pd.DataFrame:
-    """A table in which ids such as 007 and NA stay so; columns are apart by what its first line has most of."""
-    head = "".join(map(str, pd.read_csv(path, sep=_NOWHERE, nrows=0, engine="python").columns))
-    separator = max(_SEPARATORS, key=head.count)
+def _read_csv(path: Path, id_cols: Sequence[str]) -> pd.DataFrame:
+    """Read a table separated by whatever its first line has most of; ids such as 007 and NA stay text."""
+    header = "".join(map(str, pd.read_csv(path, sep=_NO_SEPARATOR, nrows=0, engine="python").columns))
+    separator = max(_SEPARATORS, key=header.count)
     frame = pd.read_csv(path, sep=separator)
     if separator != ",":
-        frame = _with_decimal_commas(frame)
-    named = [name for name in ids if name in frame.columns]
-    if named:
-        texts = pd.read_csv(path, sep=separator, usecols=named, dtype="string", keep_default_na=False, na_values=[""])
-        for name in named:
-            is_number = pd.api.types.is_numeric_dtype(frame[name])
-            words = (frame[name].isna() & texts[name].notna()).any()  # NA may be Namibia
-            if words or (is_number and texts[name].str.match(r"0\d").any()):
+        frame = _parse_decimal_commas(frame)
+    ids = [name for name in id_cols if name in frame.columns]
+    if ids:
+        texts = pd.read_csv(path, sep=separator, usecols=ids, dtype="string", keep_default_na=False, na_values=[""])
+        for name in ids:
+            lost_text = (frame[name].isna() & texts[name].notna()).any()  # NA may be Namibia
+            lost_zeros = pd.api.types.is_numeric_dtype(frame[name]) and texts[name].str.match(r"0\d").any()
+            if lost_text or lost_zeros:
                 frame[name] = texts[name]
     return frame
 
 
-def _with_decimal_commas(frame: pd.DataFrame) -> pd.DataFrame:
-    """Texts that are all numbers such as 99,81 as numbers."""
+def _parse_decimal_commas(frame: pd.DataFrame) -> pd.DataFrame:
+    """Turn columns of text into numbers if all values look like 99,81."""
     for name in frame.columns:
-        if is_text(frame[name]):
-            there = frame[name].dropna().astype(str)
-            if len(there) and there.str.fullmatch(r"\s*[+-]?\d*,?\d+\s*").all():
+        if _is_text(frame[name]):
+            values = frame[name].dropna().astype(str)
+            if len(values) and values.str.fullmatch(r"\s*[+-]?\d*,?\d+\s*").all():
                 frame[name] = pd.to_numeric(frame[name].astype("string").str.replace(",", "."))
     return frame
 
 
 def write_table(frame: pd.DataFrame, path: Path) -> None:
-    """A CSV or Parquet file, whole or not at all."""
+    """Write a CSV or Parquet file atomically."""
     if path.suffix.lower() in (".parquet", ".pq"):
         try:
             data = frame.to_parquet(index=False)
         except ImportError as error:
-            raise TableError(_NO_PYARROW.format("writing", path.name)) from error
+            raise _no_pyarrow(path) from error
     elif path.suffix.lower() in (".csv", ".txt"):
         data = frame.to_csv(index=False).encode("utf-8")
     else:
-        raise TableError(f"{path} is neither CSV nor Parquet by its name; expected .csv or .parquet")
+        raise TableError(f"cannot tell the format of {path}", hint="use .csv or .parquet")
     write_bytes(path, data)
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Which column is what, and what of that was guessed."""
+    """Which column is what, and which of that was guessed."""
 
     id: str | None
     time: str
@@ -102,62 +110,159 @@ class Layout:
     guesses: tuple[str, ...]
 
     def arguments(self) -> dict[str, Any]:
-        """As `Forecaster.fit` takes them."""
+        """Return the arguments of `Forecaster.fit` that name columns."""
         ids = {} if self.id is None else {"id_col": self.id}
         return {**ids, "time_col": self.time, "target_col": self.targets[0] if len(self.targets) == 1 else self.targets}
 
 
-def understand(
+def infer_layout(
     frame: pd.DataFrame, id: str | None, time: str | None, targets: Sequence[str], covariates: Sequence[str]
 ) -> Layout:
-    """What was said, and for the rest a guess."""
+    """Return what each column is, as given or else as guessed."""
     guesses = []
     if time is None:
         time = _guess_time(frame)
-        if possible_forms(pd.Series([time])) or is_iso(pd.Series([time])):
+        if _matching_formats(pd.Series([time])) or _is_iso(pd.Series([time])):
             raise TableError(
-                f"the first line has values in the place of names ({time!r} is a time); put a line of names above it, "
-                "or name the columns by --time and --target if they are really called so"
+                f"the first line holds values instead of column names ({time!r} is a time)",
+                hint="add a line with column names, or give {time_col} and {target_col} if these are the names",
             )
         guesses.append(f"time column {time!r}")
     if id is None:
         taken = (time, *targets, *covariates)
-        named = [name for name in _IDS if name in frame.columns and name not in taken]
-        id = next((name for name in named if not pd.api.types.is_float_dtype(frame[name])), None)
+        candidates = [name for name in _ID_NAMES if name in frame.columns and name not in taken]
+        id = next((name for name in candidates if not pd.api.types.is_float_dtype(frame[name])), None)
         if id is not None:
             guesses.append(f"id column {id!r}")
     if not targets:
         targets = _guess_targets(frame, (id, time, *covariates))
         guesses.append(f"target{'s' if len(targets) > 1 else ''} {', '.join(map(repr, targets))}")
-    roles = [("--time", time), *([] if id is None else [("--id", id)]), *(("--target", name) for name in targets)]
-    for index, (option, name) in enumerate(roles):
-        other = next((one for one, taken in roles[:index] if taken == name), None)
-        if other is not None:
-            raise TableError(f"the column {name!r} is given by {other} and by {option}; each needs a column of its own")
+    options: dict[str, str] = {}
+    for option, name in (("--time", time), ("--id", id), *(("--target", target) for target in targets)):
+        if name in options:
+            raise TableError(f"column {name!r} is given twice, as {options[name]} and as {option}")
+        if name is not None:
+            options[name] = option
     return Layout(id, time, tuple(targets), tuple(guesses))
 
 
 def _guess_time(frame: pd.DataFrame) -> str:
-    by_name = [name for name in frame.columns if str(name).lower() in _TIMES]
-    others = [name for name in frame.columns if is_text(frame[name])]
-    others += [name for name in frame.columns if "datetime" in str(frame[name].dtype)]
-    for name in [*by_name, *others]:
+    by_name = [name for name in frame.columns if str(name).lower() in _TIME_NAMES]
+    by_type = [name for name in frame.columns if _is_text(frame[name])]
+    by_type += [name for name in frame.columns if "datetime" in str(frame[name].dtype)]
+    for name in [*by_name, *by_type]:
         column = frame[name]
         if pd.api.types.is_integer_dtype(column) or "datetime" in str(column.dtype):
             return str(name)
-        some = column.head(100)
-        if is_iso(some) or possible_forms(some):
+        sample = column.head(100)
+        if _is_iso(sample) or _matching_formats(sample):
             return str(name)
     raise TableError(
-        f"none of the columns {', '.join(map(repr, frame.columns))} looks like time stamps; name it by "
-        "--time, and say how it is written by --time-format"
+        f"no column looks like times; the columns are {', '.join(map(repr, frame.columns))}",
+        hint="name the time column with {time_col}, and describe its format with {time_format}",
     )
 
 
 def _guess_targets(frame: pd.DataFrame, taken: Sequence[str | None]) -> list[str]:
     if "y" in frame.columns and "y" not in taken:
         return ["y"]
-    found = [name for name in frame.columns if name not in taken and pd.api.types.is_numeric_dtype(frame[name])]
-    if not found:
-        raise TableError("the table has no column of numbers to forecast; name one by --target")
-    return found
+    numeric = [name for name in frame.columns if name not in taken and pd.api.types.is_numeric_dtype(frame[name])]
+    if not numeric:
+        raise TableError("the table has no column of numbers to forecast", hint="name one with {target_col}")
+    return numeric
+
+
+def select_columns(frame: pd.DataFrame, names: Sequence[str], path: Path) -> pd.DataFrame:
+    """Return the named columns, and print a note on those that are not used."""
+    missing = [name for name in names if name not in frame.columns]
+    if missing:
+        columns = ", ".join(map(repr, frame.columns))
+        raise TableError(f"{path.name} has no column {', '.join(map(repr, missing))}; its columns are {columns}")
+    unused = [printable(str(name)) for name in frame.columns if name not in names]
+    if unused:
+        note(f"unused columns: {', '.join(unused)}")
+    return frame[list(names)]
+
+
+def with_times(frame: pd.DataFrame, time_col: str, time_format: str | None) -> pd.DataFrame:
+    """Return the table with parsed times; print guesses at once, since an error may be due to them."""
+    if time_col not in frame.columns:
+        return frame  # the forecaster raises, and names the columns that it needs
+    times, guess = parse_times(frame[time_col], time_format)
+    if guess is not None:
+        note(guess)
+    parsed = frame.copy(deep=False)
+    parsed[time_col] = times
+    return parsed
+
+
+def parse_times(column: pd.Series, time_format: str | None) -> tuple[pd.Series, str | None]:
+    """Return times as timestamps, and a note on what was guessed: a format that all rows fit, and no other format."""
+    if time_format is not None:
+        return _parse_given(column, time_format), None
+    is_iso = _is_text(column) and _is_iso(column)
+    has_zones = is_iso and column.astype(str).str.contains(r":\d\d.*(?:Z|[+-]\d\d:?\d\d)$").any()
+    if has_zones or getattr(column.dtype, "tz", None) is not None:
+        times = pd.to_datetime(column, utc=True, format="ISO8601").dt.tz_localize(None)
+        return times, "times have a time zone; they are converted to UTC, and so are forecasts"
+    if is_iso or not _is_text(column):
+        return column, None
+    formats = _matching_formats(column)
+    if len(formats) > 1:
+        problem = f"the times in column {column.name!r} are ambiguous: {' or '.join(map(repr, formats))}"
+        raise TableError(problem, hint="choose one with {time_format}")
+    if formats:
+        return _parse(column, formats[0]), f"guessed the time format {formats[0]!r}"
+    for row in _unparsed(column, pd.to_datetime(column, errors="coerce", format="ISO8601", utc=True)):
+        if isinstance(column.iloc[row], str):
+            problem = f"row {row}: cannot parse the time {column.iloc[row]!r} in column {column.name!r}"
+            raise TableError(problem, hint="describe the format with {time_format}, for example '%d.%m.%Y %H:%M'")
+    return column, None
+
+
+def _is_text(column: pd.Series) -> bool:
+    """Return whether a column may hold times as text."""
+    return bool(pd.api.types.is_string_dtype(column) or pd.api.types.is_object_dtype(column))
+
+
+def _is_iso(column: pd.Series) -> bool:
+    """Return whether all values are ISO 8601 times."""
+    return bool(pd.to_datetime(column, errors="coerce", format="ISO8601", utc=True).notna().all())
+
+
+def _matching_formats(column: pd.Series) -> list[str]:
+    """Return the formats, other than ISO 8601, that all values of a column fit."""
+    formats = [time_format for time_format in _FORMATS if _fits(column, time_format)]
+    return formats[:1] if set(formats) == {"%b %Y", "%B %Y"} else formats  # May is short for May
+
+
+def _fits(column: pd.Series, time_format: str) -> bool:
+    try:
+        return bool(_parse(column, time_format).notna().any())
+    except (ValueError, TypeError):
+        return False
+
+
+def _parse(column: pd.Series, time_format: str) -> pd.Series:
+    if time_format != _QUARTERS:
+        return pd.to_datetime(column, format=time_format)
+    if not column.dropna().astype(str).str.fullmatch(r"\d{4}[- ]?Q[1-4]").all():
+        raise ValueError("not quarters")
+    quarters = column.astype("string").str.replace(r"[- ]", "", regex=True)
+    return pd.Series(pd.PeriodIndex(quarters, freq="Q").to_timestamp(), index=column.index)
+
+
+def _parse_given(column: pd.Series, time_format: str) -> pd.Series:
+    try:
+        times = pd.to_datetime(column.astype("string"), format=time_format, errors="coerce")
+    except ValueError as error:
+        raise TableError(f"--time-format {time_format!r}: {error}", hint="write it like '%d.%m.%Y %H:%M'") from error
+    for row in _unparsed(column, times):
+        problem = f"row {row}: the time {column.iloc[row]!r} does not fit {time_format!r}"
+        raise TableError(problem, hint="correct {time_format}")
+    return times
+
+
+def _unparsed(column: pd.Series, times: pd.Series) -> list[int]:
+    """Return the rows that hold something and gave no time."""
+    return [int(row) for row in (times.isna() & column.notna()).to_numpy().nonzero()[0]]

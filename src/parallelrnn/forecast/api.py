@@ -2,93 +2,133 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
+import numpy as np
 
-from parallelrnn.errors import NotFittedError, TableError
-from parallelrnn.forecast import store
-from parallelrnn.forecast.ahead import read_ahead
-from parallelrnn.forecast.answers import Question, answer, check_levels
-from parallelrnn.forecast.data import as_frame, read_panel
-from parallelrnn.forecast.decomposition import parts_of
-from parallelrnn.forecast.explanation import Explanation, memory_of
-from parallelrnn.forecast.fitted import Fitted, View
-from parallelrnn.forecast.fitting import learn
-from parallelrnn.forecast.frames import Forecast, forecast_frame
-from parallelrnn.forecast.grid import Grid
-from parallelrnn.forecast.options import Options
-from parallelrnn.forecast.panel import Columns, Panel
-from parallelrnn.forecast.plots import plot_forecast
-from parallelrnn.forecast.report import write_page
-from parallelrnn.nn import WaveDecoder
+from parallelrnn.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    NotFittedError,
+    TableError,
+    check_choice,
+    check_integer,
+    check_number,
+)
+from parallelrnn.forecast.data import (
+    Array,
+    Columns,
+    Panel,
+    Series,
+    as_frame,
+    read_future_exog,
+    read_panel,
+    warn_short_series,
+    warn_user,
+)
+from parallelrnn.forecast.decomposition import Explanation
+from parallelrnn.forecast.fitting import fit_panel
+from parallelrnn.forecast.frequency import Grid
+from parallelrnn.forecast.missing import MISSING
+from parallelrnn.forecast.model import DECODERS, NORMALIZATIONS, EncodedWindows
+from parallelrnn.forecast.report import plot_forecast, write_page
+from parallelrnn.forecast.saving import load, save
+from parallelrnn.forecast.state import ForecasterState
+from parallelrnn.forecast.windows import WindowDataset
+from parallelrnn.nn.encoder import CELLS, check_block_size
 from parallelrnn.training.checkpoint import Checkpoint, fingerprint
 from parallelrnn.training.distributed import is_first
+from parallelrnn.training.losses import LOSSES
+from parallelrnn.training.trainer import TrainerConfig
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+CHANNELS = ("independent", "mixed")
+_SIZES = ("block_size", "hidden_size", "num_layers", "batch_size", "max_epochs", "devices")
+_MINIMUM = {  # of integers
+    **dict.fromkeys(("horizon", "lookback", "segment", *_SIZES), 1),
+    **dict.fromkeys(("num_waves", "num_decays", "patience", "random_state"), 0),
+}
+_TRAINING = ["learning_rate", "batch_size", "max_epochs", "patience", "epoch_steps", "gradient_clip", "max_time"]
+_CHOICES = {
+    "cell": CELLS,
+    "decoder": DECODERS,
+    "normalize": ("auto", *NORMALIZATIONS),
+    "channels": CHANNELS,
+    "missing": MISSING,
+    "loss": LOSSES,
+}
+
 
 @dataclass(eq=False)
-class Forecaster(Options):
-    """Forecasts of one series or many, by a recurrent network whose forecasts are sums of cycles.
+class Forecaster:
+    """Forecasts one series or many with a recurrent network whose forecasts are sums of cycles.
 
-    A series is its cycles of the calendar, fixed once and for all, and the rest. Recurrent blocks remember the last
-    `lookback` steps of the rest; from what they hold, a wave decoder continues it as a sum of damped waves and decays.
-    One network serves all series.
+    A series is the sum of its calendar cycles, which are fixed, and the rest. Recurrent blocks remember the last
+    `lookback` steps of the rest; from their state, a wave decoder continues it as a sum of damped waves and decays. One
+    network serves all series.
 
     Parameters
     ----------
     horizon
         Steps to forecast.
     lookback
-        Steps that a forecast looks back; 336, or a quarter of the typical series if that is less.
+        Steps that a forecast looks back; by default 336, or a quarter of the typical series if that is less.
     cell
         What remembers: "linear" blocks, whose memory can be read exactly; or "rnn", "lstm", "gru", or "brt", a
         Block-Recurrent Transformer.
     decoder
         "waves", or "linear": a free weight for each step ahead, which cannot be read.
     block_size, hidden_size, num_layers
-        Of the blocks that remember.
+        Sizes of the recurrent blocks.
     num_waves, num_decays, prune
-        Of the decoder, at most; with `prune`, those that carry nothing are taken out after training.
+        The most waves and decays of the decoder; with `prune`, those that contribute nothing are removed after
+        training.
     gate
-        Whether memory is toned down before it sets the amplitudes: as a whole where it is of unusual size, and unit by
-        unit by a gate that sees them all. Without, forecasts of the linear cell are linear in the window. By default
-        where there are 5,000 windows to learn it from.
+        Whether memory is scaled down before it sets the amplitudes: as a whole where it is unusually large, and unit by
+        unit by a gate that sees all units. Without a gate, forecasts of the linear cell are linear in the window. By
+        default, there is a gate where there are 5,000 windows to learn it from.
     cycles
-        "calendar": those hours, days, weeks and years that stand out in the series and come round at least three times
-        in what is learned from; a list of periods in steps, which are taken as they are; or None.
+        "calendar": those hours, days, weeks and years that stand out in the series and occur at least three times in
+        the training part; a list of periods in steps, which are taken as they are; or None.
     normalize
-        What is taken off each window and given back: its "mean", its "last" value, mean and deviation ("standard"), or
-        nothing (None); "auto" is the last value where it is a much better forecast than the mean, which else it is.
+        What is subtracted from each window and added back: its "mean", its "last" value, mean and deviation
+        ("standard"), or nothing (None). "auto" takes the last value where it is a much better forecast than the mean,
+        else the mean.
     segment
         Steps that the cell reads at once; by default 1 for linear and rnn, about 24 for others.
     channels
         "independent": each target of a wide table is a series; "mixed": they are read and forecast together.
     past_covariates, future_covariates, static_covariates
-        Names of columns. Past: known up to now. Future: known ahead, too; their effect is linear. Static: one value.
+        Names of columns. Past: known up to now. Future: also known ahead, with a linear effect. Static: one value for
+        each series.
     quantiles
-        Train on these quantiles and the median, and take intervals from them. None: one forecast, and conformal
+        Train on these quantiles and the median, and take intervals from them. None: one forecast, with conformal
         intervals.
     missing
-        "interpolate": gaps are filled by straight lines, with a warning, and neither trained nor judged on; or "error".
+        "interpolate": gaps are filled by linear interpolation, with a warning, and do not count in training or
+        validation; or "error".
     loss, learning_rate, batch_size, max_epochs, epoch_steps, patience, gradient_clip, dropout
-        Of the training: "mae", "mse" or "huber"; steps by Adam, whose size falls from epoch to epoch; until the error
-        on validation has not fallen for `patience` epochs. An epoch sees all windows once, but has no fewer and no more
-        than `epoch_steps` steps.
+        The training: "mae", "mse" or "huber"; Adam, with a learning rate that falls from epoch to epoch; until the
+        validation loss has not improved for `patience` epochs. An epoch sees all windows once, but has no fewer and no
+        more steps than `epoch_steps` says.
     max_time
-        Seconds after which training ends with the epoch.
+        Seconds after which training ends with the current epoch.
     random_state
-        Fixes all that is random; global generators are left alone.
+        Seed of everything random; global generators are left alone.
     accelerator, devices, precision
-        Of Lightning Fabric.
+        Passed to Lightning Fabric.
     progress
-        Whether to show a progress bar; by default if there is a terminal.
+        Whether to show a progress bar; by default in a terminal.
 
     Examples
     --------
@@ -103,8 +143,77 @@ class Forecaster(Options):
     24
     """
 
-    _fitted: Fitted | None = field(default=None, init=False, repr=False)
+    horizon: int
+    lookback: int | None = None
+    _: KW_ONLY
+    cell: str = "linear"
+    decoder: str = "waves"
+    block_size: int = 2
+    hidden_size: int = 64
+    num_layers: int = 1
+    num_waves: int = 8
+    num_decays: int = 4
+    prune: bool = True
+    gate: bool | None = None
+    dropout: float = 0.3
+    cycles: str | Sequence[float] | None = "calendar"
+    normalize: str | None = "auto"
+    segment: int | None = None
+    channels: str = "independent"
+    past_covariates: Sequence[str] = ()
+    future_covariates: Sequence[str] = ()
+    static_covariates: Sequence[str] = ()
+    quantiles: Sequence[float] | None = None
+    missing: str = "interpolate"
+    loss: str = "mae"
+    learning_rate: float = 5e-3
+    batch_size: int = 448
+    max_epochs: int = 10
+    patience: int = 3
+    epoch_steps: tuple[int, int] = (64, 1000)
+    gradient_clip: float = 1.0
+    max_time: float | None = None
+    random_state: int = 0
+    accelerator: str = "cpu"
+    devices: int = 1
+    precision: str = "32-true"
+    progress: bool | None = None
+    _state: ForecasterState | None = field(default=None, init=False, repr=False)
     _backend: Any = field(default="pandas", init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for name, minimum in _MINIMUM.items():
+            if not (name in ("lookback", "segment") and getattr(self, name) is None):
+                setattr(self, name, check_integer(name, getattr(self, name), minimum))
+        for name, choices in _CHOICES.items():
+            check_choice(name, getattr(self, name), choices)
+        check_block_size(self.hidden_size, self.block_size)
+        check_number("dropout", self.dropout, "a number of at least 0 and below 1", lambda rate: 0 <= rate < 1)
+        self.epoch_steps = self.trainer_config().epoch_steps
+        if self.cycles is not None and self.cycles != "calendar":
+            cycles = (self.cycles,) if isinstance(self.cycles, str | Real) else tuple(self.cycles)
+            if not all(isinstance(period, Real) and 2 <= period < math.inf for period in cycles):
+                expected = "'calendar', periods of at least 2 steps, or None"
+                raise ArgumentError(argument="cycles", expected=expected, got=self.cycles)
+            self.cycles = tuple(map(float, cycles))
+        if self.quantiles is not None:
+            quantiles = {float(quantile) for quantile in self.quantiles}
+            if not quantiles or not all(0 < quantile < 1 for quantile in quantiles):
+                raise ArgumentError(argument="quantiles", expected="numbers between 0 and 1", got=self.quantiles)
+            self.quantiles = tuple(sorted(quantiles | {0.5}))  # the forecast itself
+        for name in ("past_covariates", "future_covariates", "static_covariates"):
+            names = getattr(self, name)
+            if isinstance(names, str):
+                raise ArgumentTypeError(argument=name, expected="a list of column names", got=names)
+            setattr(self, name, tuple(names))
+
+    def arguments(self) -> dict[str, Any]:
+        """Return all arguments by name."""
+        return {one.name: getattr(self, one.name) for one in dataclasses.fields(self) if one.init}
+
+    def trainer_config(self) -> TrainerConfig:
+        """Return how to train."""
+        return TrainerConfig(**{name: getattr(self, name) for name in _TRAINING})
 
     def fit(
         self,
@@ -118,37 +227,39 @@ class Forecaster(Options):
         checkpoint: str | Path | None = None,
         resume: bool = False,
     ) -> Forecaster:
-        """Learn from a table: long (id, time, target and covariates), or wide (time and several targets).
+        """Fit a table: long (id, time, target and covariates), or wide (time and several targets).
 
-        A long table of one series needs no id. `freq` is a frequency of pandas, guessed if not given. The last
-        `val_size` steps of each series, a fifth of it by default, tell when to stop and how wide intervals are. The
-        state of the training is kept in the directory `checkpoint`, if given; with `resume` it goes on from there, else
-        what an earlier training left there is forgotten.
+        A long table of one series needs no id. `freq` is a pandas frequency, inferred if None. The last `val_size`
+        steps of each series, a fifth of it by default, decide when training stops and how wide intervals are. With
+        `checkpoint`, training saves its state in this directory after each epoch; with `resume` it continues from
+        there, else it deletes what an earlier training left.
         """
         panel = self.read(df, freq, id_col, time_col, target_col)
-        kept = None
+        directory = None
         if checkpoint is not None:
-            kept = Checkpoint(Path(checkpoint), self._fingerprint(panel, val_size), resume)
+            directory = Checkpoint(Path(checkpoint), self._fingerprint(panel, val_size), resume)
         elif resume:
-            raise ValueError("resume=True goes on with a training that was kept; say where: checkpoint=directory")
-        self._fitted = learn(self, panel, val_size, kept)
-        self._fitted.tell_of_short(panel.series, stacklevel=3)
+            raise ArgumentError("there is no checkpoint to resume from", argument="resume", hint="give {checkpoint}")
+        self._state = fit_panel(self, panel, val_size, directory)
+        warn_short_series(panel.series)
         self._backend = as_frame(df).implementation.value
         return self
 
     def predict(self, df: Any = None, level: Sequence[float] = (), futr_df: Any = None, decompose: bool = False) -> Any:
-        """Forecast the `horizon` steps after the series fitted, or after those of another table `df`.
+        """Forecast the `horizon` steps after the fitted series, or after those of another table `df`.
 
         `level` asks for intervals, in per cent; `futr_df` holds the covariates that are known ahead (id, time and these
-        columns); `decompose` adds the parts of which the forecast is the sum.
+        columns); `decompose` adds the components that sum to the forecast.
         """
-        fitted, question = self._known(), Question(check_levels(level), decompose)
-        view = self._view(df, futr_df)
+        state, levels, dataset = self._fitted(), check_levels(level), self._dataset(df, futr_df)
+        calibration, backend = None, self._backend
         if df is not None:
-            fitted.tell_of_short(view.series, stacklevel=3)
-        calibration = view.calibration() if df is not None and question.levels else fitted.calibration
-        backend = self._backend if df is None else as_frame(df).implementation
-        return self._frame(answer(view, view.ends, question, calibration), fitted, backend)
+            warn_short_series(dataset.series)
+            calibration, backend = state.recalibrate(dataset) if levels else None, as_frame(df).implementation
+        columns, encoded = state.forecast(dataset, dataset.last, levels, calibration)
+        if decompose:
+            columns |= state.components(dataset, dataset.last, encoded).columns(state.grid.step)
+        return state.frame([state.rows(dataset, dataset.last, columns)], backend)
 
     def cross_validation(
         self,
@@ -164,120 +275,81 @@ class Forecaster(Options):
         time_col: str = "ds",
         target_col: str | Sequence[str] = "y",
     ) -> Any:
-        """Forecast the last `n_windows` windows of a table as if they were not known, beside what was observed.
+        """Forecast the last `n_windows` windows of a table as if they were not known, next to what was observed.
 
-        Windows are `step_size` steps apart, `horizon` by default. All are forecast by one model that saw what came
-        before the first, or with `refit` each by one of its own. What this forecaster has learned stays as it is.
-        Intervals are calibrated on forecasts that had come true before each window.
+        Windows are `step_size` steps apart, `horizon` by default. One model that saw what came before the first
+        forecasts all of them, or with `refit` each has its own. This forecaster keeps what it has learned. Intervals
+        are calibrated on residuals known before each window.
         """
-        step = self.horizon if step_size is None else step_size
-        if n_windows < 1 or step < 1:
-            raise ValueError(f"n_windows and step_size have to be at least 1, got {n_windows} and {step}")
+        step = self.horizon if step_size is None else check_integer("step_size", step_size, 1)
+        check_integer("n_windows", n_windows, 1)
+        levels = check_levels(level)
         panel = self.read(df, freq, id_col, time_col, target_col)
         shortest = min(panel.series, key=len)
-        ends = [self.horizon + (n_windows - 1 - window) * step for window in range(n_windows)]
-        if len(shortest) <= ends[0]:
-            raise TableError(
-                f"series {shortest.name!r} has {len(shortest)} steps, too few for {n_windows} windows of "
-                f"{self.horizon} steps, {step} apart, and something to learn from before"
-            )
-        question = Question(check_levels(level), actual=panel.series)
-        forecasts: list[Forecast] = []
-        fitted: Fitted | None = None
-        for left in ends:
-            before = panel.without_last(left)
-            if fitted is None or refit:
-                fitted = learn(self, before, val_size)
-            both = zip(before.series, panel.series, strict=True)
-            view = fitted.view(before.series, [one.future[len(seen) :][: self.horizon] for seen, one in both])
-            forecasts += answer(
-                view, view.ends, question, view.calibration() if question.levels else fitted.calibration
-            )
-        assert fitted is not None
-        return self._frame(forecasts, fitted, as_frame(df).implementation)
+        longest = self.horizon + (n_windows - 1) * step
+        if len(shortest) <= longest:
+            windows = f"{n_windows} windows of {self.horizon} steps, {step} apart, after a training part"
+            problem = f"series {shortest.name!r} has {len(shortest)} steps, too few for {windows}"
+            raise TableError(problem, hint="give longer series, or a smaller {n_windows} or {step_size}")
+        rows: list[dict[str, Any]] = []
+        state: ForecasterState | None = None
+        for hidden in range(longest, self.horizon - 1, -step):
+            before = panel.without_last(hidden)
+            if state is None or refit:
+                state = fit_panel(self, before, val_size)
+            pairs = list(zip(before.series, panel.series, strict=True))
+            exog = [full.future[len(seen) :][: self.horizon] for seen, full in pairs]
+            dataset = state.dataset(before.series, exog)
+            calibration = state.recalibrate(dataset) if levels else None
+            columns, _ = state.forecast(dataset, dataset.last, levels, calibration)
+            actual = np.stack([_observed(full, len(seen), self.horizon) for seen, full in pairs])
+            rows.append(state.rows(dataset, dataset.last, {"y": actual} | columns, cutoff=True))
+        assert state is not None
+        return state.frame(rows, as_frame(df).implementation)
 
     def explain(self, futr_df: Any = None) -> Explanation:
-        """The cycles of the forecasts with their shares, what remembers them, and the parts of the forecast at hand.
+        """Return the cycles of forecasts with their shares, how the model remembers, and the current components.
 
-        Where covariates are known ahead, the forecast at hand needs them: `futr_df`, as in `predict`.
+        Where covariates are known ahead, the components of the current forecast need `futr_df`, as in `predict`.
         """
-        fitted = self._known()
-        at_hand = not fitted.columns.future or futr_df is not None
-        view = self._view(None, futr_df) if at_hand else None
-        profiles = [fitted.profiles[one.name] for one in fitted.recent]
-        sampled = parts_of(fitted.network, fitted.sample, profiles, fitted.middle, scaled=True)
-        time = fitted.grid.step
-        where = "exact: forecasts are made of them"
-        if not isinstance(fitted.network.decoder, WaveDecoder):
-            where = "those of the calendar alone: a linear decoder has no modes"
-        modes = sampled.table(time, where, None if view is None else view.parts(view.ends))
-        components = self.predict(futr_df=futr_df, decompose=True) if at_hand else None
-        return Explanation(modes, memory_of(fitted.network, time), components)
+        state = self._fitted()
+        if state.columns.future and futr_df is None:
+            return state.explain(None, None)
+        dataset = self._dataset(None, futr_df)
+        return self._explanation(dataset, *state.forecast(dataset, dataset.last))
 
     def plot(
         self, name: Any = None, level: Sequence[float] | None = None, ax: Axes | None = None, futr_df: Any = None
     ) -> Axes:
-        """The forecast of one series, the first if none is named, beside its end, by matplotlib.
+        """Plot the forecast of one series, by default the first, after its recent values, with matplotlib.
 
-        Its intervals are those of 80 and 95 per cent where there are data for them, unless `level` asks for others.
+        Intervals have levels of 80 and 95 per cent where the data support them, unless `level` asks for others.
         """
-        return plot_forecast(self._view(None, futr_df), name, level, ax)
+        state, dataset = self._fitted(), self._dataset(None, futr_df)
+        levels = state.default_levels() if level is None else tuple(sorted(check_levels(level), reverse=True))
+        return plot_forecast(state, dataset, name, levels, ax)
 
     def report(self, path: str | Path, title: str = "What this forecast is made of", futr_df: Any = None) -> Path:
-        """Write a page about the forecast and its cycles, for a browser; give back its path."""
+        """Write an HTML page about the forecast and its cycles, and return its path."""
+        state, dataset = self._fitted(), self._dataset(None, futr_df)
         if not is_first():
             return Path(path)
-        return write_page(path, self._view(None, futr_df), self.explain(futr_df), title)
+        levels = state.default_levels()
+        columns, encoded = state.forecast(dataset, dataset.last, levels)
+        explanation = self._explanation(dataset, columns, encoded)
+        return write_page(path, state, dataset, columns, levels, explanation, title)
 
     def save(self, path: str | Path) -> Path:
-        """Write what was learned into a directory, as JSON and safetensors; of several processes, by the first."""
-        fitted = self._known()
-        if not is_first():
-            return Path(path)
-        return store.save(path, self.arguments(), str(self._backend), fitted)
+        """Write what was learned to a directory; of several processes, only the first writes."""
+        state = self._fitted()
+        return save(path, self, state, str(self._backend)) if is_first() else Path(path)
 
     @classmethod
     def load(cls, path: str | Path) -> Forecaster:
-        """A forecaster from a directory that `save` wrote."""
-        options, backend, fitted = store.load(path)
-        forecaster = cls(**options.arguments())
-        forecaster._fitted, forecaster._backend = fitted, backend
+        """Return a forecaster that `save` wrote."""
+        forecaster, state, backend = load(path, cls)
+        forecaster._state, forecaster._backend = state, backend
         return forecaster
-
-    def _fingerprint(self, panel: Panel, val_size: int | None) -> str:
-        """Of a training."""
-        told = {name: value for name, value in self.arguments().items() if name not in ("progress", "max_time")}
-        series = [(one.name, one.position) for one in panel.series]
-        tables = [(one.values, one.observed, one.past, one.future, one.static) for one in panel.series]
-        return fingerprint([told, val_size, panel.grid, series], itertools.chain.from_iterable(tables))
-
-    def _view(self, df: Any, futr_df: Any) -> View:
-        """The series that were fitted, or those of another table, with what is known ahead of them."""
-        fitted = self._known()
-        series = fitted.recent if df is None else self._read(df, fitted).series
-        if fitted.columns.future:
-            return fitted.view(series, read_ahead(futr_df, series, fitted.columns, fitted.grid, self.horizon))
-        if futr_df is not None:
-            raise TableError("futr_df holds covariates known ahead, and this forecaster was told of none")
-        return fitted.latest if df is None else fitted.view(series)
-
-    def _frame(self, forecasts: Sequence[Forecast], fitted: Fitted, backend: Any) -> Any:
-        return forecast_frame(forecasts, fitted.columns, fitted.grid, backend)
-
-    @property
-    def frequency(self) -> str | int:
-        """Of the series that were fitted, as pandas calls it."""
-        return self._known().grid.freq
-
-    @property
-    def grid(self) -> Grid:
-        """The time stamps of the series that were fitted, numbered."""
-        return self._known().grid
-
-    @property
-    def columns(self) -> Columns:
-        """Which column is what in the table that was fitted."""
-        return self._known().columns
 
     def read(
         self,
@@ -287,42 +359,89 @@ class Forecaster(Options):
         time_col: str = "ds",
         target_col: str | Sequence[str] = "y",
     ) -> Panel:
-        """A table as `fit` reads it."""
-        columns = self._columns(df, id_col, time_col, target_col)
-        panel = read_panel(df, columns, freq=freq, missing=self.missing, mixed=self.channels == "mixed")
-        panel.warn()
-        return panel
-
-    def _read(self, df: Any, fitted: Fitted) -> Panel:
-        """Another table of the same kind as the one that was fitted."""
-        mixed = self.channels == "mixed"
-        panel = read_panel(df, fitted.columns, grid=fitted.grid, missing=self.missing, mixed=mixed)
-        panel.warn()
-        return panel
-
-    def _known(self) -> Fitted:
-        if self._fitted is None:
-            raise NotFittedError("this forecaster has learned nothing yet; call fit(df), or Forecaster.load(path)")
-        return self._fitted
-
-    def _columns(self, df: Any, id_col: str, time_col: str, target_col: str | Sequence[str]) -> Columns:
+        """Return a table as `fit` reads it."""
         targets = (target_col,) if isinstance(target_col, str) else tuple(target_col)
         frame = as_frame(df)
-        names = frame.columns
-        has_ids = id_col in names or id_col != "unique_id"
+        has_ids = id_col in frame.columns or id_col != "unique_id"
         if has_ids and len(targets) > 1:
-            raise TableError(
-                f"the table has ids ({id_col!r}) and several targets; make it long, with one target column and a row "
-                "for each id, target and time, or wide, without ids"
-            )
+            hint = "make it long, with one target column, or wide, without ids"
+            raise TableError(f"the table has ids ({id_col!r}) and several targets", hint=hint)
         if self.channels == "mixed" and len(targets) == 1:
-            raise TableError("channels='mixed' is for several targets; name them all: target_col=[...]")
-        return Columns(
-            id_col if has_ids else None,
-            time_col,
-            targets,
-            tuple(self.past_covariates),
-            tuple(self.future_covariates),
-            tuple(self.static_covariates),
-            time_col in names and frame.schema[time_col] == nw.Date,
+            raise TableError("channels='mixed' needs several targets", hint="name them all with {target_col}")
+        columns = Columns(
+            id=id_col if has_ids else None,
+            time=time_col,
+            targets=targets,
+            past=tuple(self.past_covariates),
+            future=tuple(self.future_covariates),
+            static=tuple(self.static_covariates),
+            dates=time_col in frame.columns and frame.schema[time_col] == nw.Date,
         )
+        return self._panel(df, columns, freq=freq)
+
+    @property
+    def frequency(self) -> str | int:
+        """The frequency of the fitted series, as pandas calls it."""
+        return self._fitted().grid.freq
+
+    @property
+    def grid(self) -> Grid:
+        """The timestamps of the fitted series, numbered."""
+        return self._fitted().grid
+
+    @property
+    def columns(self) -> Columns:
+        """The roles of columns in the fitted table."""
+        return self._fitted().columns
+
+    def _panel(self, df: Any, columns: Columns, **more: Any) -> Panel:
+        panel = read_panel(df, columns, missing=self.missing, mixed=self.channels == "mixed", **more)
+        for note in panel.notes:
+            warn_user(note)
+        return panel
+
+    def _dataset(self, df: Any, futr_df: Any) -> WindowDataset:
+        """Return the fitted series, or those of another table, with covariates known ahead."""
+        state = self._fitted()
+        series = state.recent if df is None else self._panel(df, state.columns, grid=state.grid).series
+        if state.columns.future:
+            return state.dataset(series, read_future_exog(futr_df, series, state.columns, state.grid, self.horizon))
+        if futr_df is not None:
+            raise TableError("this forecaster was fitted without future covariates", hint="leave out {futr_df}")
+        return state.latest if df is None else state.dataset(series)
+
+    def _explanation(self, dataset: WindowDataset, columns: dict[str, Array], encoded: EncodedWindows) -> Explanation:
+        """Explain the current forecasts, the columns and encoded windows of `ForecasterState.forecast`."""
+        state = self._fitted()
+        components = state.components(dataset, dataset.last, encoded)
+        columns = {"yhat": columns["yhat"]} | components.columns(state.grid.step)
+        return state.explain(components, state.frame([state.rows(dataset, dataset.last, columns)], self._backend))
+
+    def _fingerprint(self, panel: Panel, val_size: int | None) -> str:
+        """Return a fingerprint of all that decides how training goes."""
+        arguments = {name: value for name, value in self.arguments().items() if name not in ("progress", "max_time")}
+        series = [(one.name, one.position) for one in panel.series]
+        tables = [(one.values, one.observed, one.past, one.future, one.static) for one in panel.series]
+        return fingerprint([arguments, val_size, panel.grid, series], itertools.chain.from_iterable(tables))
+
+    def _fitted(self) -> ForecasterState:
+        if self._state is None:
+            raise NotFittedError("this forecaster is not fitted", code="call fit(df), or Forecaster.load(path)")
+        return self._state
+
+
+def check_levels(levels: Any) -> tuple[float, ...]:
+    """Return the levels of intervals in per cent."""
+    for level in (levels := (levels,) if isinstance(levels, Real) else tuple(levels)):
+        if isinstance(level, bool) or not isinstance(level, Real) or not 1 <= float(level) < 100:
+            raise ArgumentError(argument="level", expected="per cents from 1 to below 100, such as [80, 95]", got=level)
+    return tuple(map(float, levels))
+
+
+def _observed(series: Series, start: int, horizon: int) -> Array:
+    """Return the observed values (H, C) from a step on, NaN where there are none."""
+    values = np.full((horizon, series.values.shape[1]), np.nan)
+    rows = slice(start, start + horizon)
+    observed = np.where(series.observed[rows], series.values[rows], np.nan)
+    values[: len(observed)] = observed
+    return values

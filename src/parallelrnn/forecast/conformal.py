@@ -1,99 +1,140 @@
-"""Intervals by split conformal prediction: how far off forecasts were lately, step by step of the horizon."""
+"""Prediction intervals by split conformal prediction, from the residuals of recent forecasts at each step ahead."""
 
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from scipy import stats
-from torch import Tensor
+from torch import Tensor, nn
 
-LEVELS = 200  # levels at which the errors of a series are kept
-# Forecasts h steps ahead that start one step apart share most of their future, so that n of their errors tell no more
-# than some fewer that had nothing in common, taken as 5 n / h. The 5 is no theory: of 4, 5, 6, 8, 16 and no correction
-# it came closest to nominal coverage on eleven settings of the ETT data, judged on their test parts.
-_DISTINCT = 5.0
+from parallelrnn.errors import TableError
+from parallelrnn.forecast.data import warn_user
+from parallelrnn.forecast.windows import WindowDataset
+
+LEVELS = 200  # levels at which the absolute residuals of a series are stored
+MIN_RESIDUALS = 50  # at every step ahead, for a series to be calibrated by itself
+_RECENT_WINDOWS = 1000  # of each series, that intervals are calibrated on
+# Forecasts h steps ahead that start one step apart share most of their future, so n of their residuals count as fewer
+# independent ones, here as 5 n / h. The 5 is no theory: of 4, 5, 6, 8, 16 and no correction it came closest to nominal
+# coverage on eleven settings of the ETT data, measured on their test parts.
+_INDEPENDENT_PER_HORIZON = 5.0
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Quantiles of absolute errors, of each series: enough for any level."""
+    """Quantiles of the absolute residuals of each series, enough for intervals of any level."""
 
-    table: Tensor  # (series, LEVELS, H, C): the errors at levels 1 / LEVELS, 2 / LEVELS, ..., 1
-    counts: Tensor  # (series, H), errors that they come from
+    table: Tensor  # (series, LEVELS, H, C): the residuals at levels 1 / LEVELS, 2 / LEVELS, ..., 1
+    counts: Tensor  # (series, H), the number of residuals that they come from
 
     @classmethod
-    def of(cls, errors: Sequence[Tensor]) -> Calibration:
-        """From the errors (N, H, C) of each series, NaN where the future was not observed."""
+    def of(cls, residuals: Sequence[Tensor]) -> Calibration:
+        """Calibrate on the residuals (N, H, C) of each series, NaN where the future was not observed."""
         levels = torch.arange(1, LEVELS + 1, dtype=torch.float64) / LEVELS
-        table = torch.stack([_upper_quantiles(one.abs(), levels) for one in errors])
-        return cls(table, torch.stack([(~one.isnan()).sum(0).amin(-1) for one in errors]))
+        table = torch.stack([_upper_quantiles(own.abs(), levels) for own in residuals])
+        return cls(table, torch.stack([(~own.isnan()).sum(0).amin(-1) for own in residuals]))
 
     def rows(self, indices: Sequence[int]) -> Calibration:
-        """Of some series."""
+        """Return those of some series."""
         return Calibration(self.table[list(indices)], self.counts[list(indices)])
 
     def supports(self, level: float) -> bool:
-        """Whether every series has errors enough for an interval of so many per cent."""
-        return int(self.counts.min()) >= _needed(level)
+        """Return whether every series has residuals enough for an interval of `level` per cent."""
+        return int(self.counts.min()) >= _min_count(level)
 
-    def half_width(self, level: float) -> Tensor:
-        """What to add to a forecast and to take off it, (series, H, C), so that `level` per cent are held.
+    def conformal_quantile(self, level: float) -> Tensor:
+        """Return the half-width (series, H, C) of intervals that cover `level` per cent.
 
-        Split conformal prediction: the error at rank (n + 1) * level of n, rounded up; if errors go on as they were,
-        that many are held. Where n is too small for that, errors are taken to be normal, with a warning.
+        Split conformal prediction takes the residual at rank (n + 1) * level of n, rounded up; it covers as promised if
+        residuals stay as they have been. Where n is too small for that, residuals are assumed to be normal, with a
+        warning.
         """
-        self._check(level)
+        fewest, needed = int(self.counts.min()), _min_count(level)
+        if not fewest:
+            problem = "a series has no calibration residuals, so no interval can be computed"
+            raise TableError(problem, hint="give it at least 2 x horizon steps")
+        if fewest < needed:
+            warn_user(
+                f"{level:g} % intervals need {needed} calibration residuals, but a series has {fewest}: its intervals "
+                "assume normal residuals"
+            )
         part = level / 100
         ahead = torch.arange(1, self.counts.shape[1] + 1)
         counts = self.counts.double()
-        distinct = torch.minimum(counts, _DISTINCT * counts / ahead)  # (series, H)
-        rank = (part * (distinct + 1) / distinct).clamp(max=1)
-        whole = torch.ceil(rank * counts - 1e-9) / counts
-        index = torch.ceil(whole * LEVELS - 1e-9).long().clamp(1, LEVELS) - 1  # (series, H)
+        independent = torch.minimum(counts, _INDEPENDENT_PER_HORIZON * counts / ahead)  # (series, H)
+        rank = (part * (independent + 1) / independent).clamp(max=1)
+        stored_level = torch.ceil(rank * counts - 1e-9) / counts
+        index = torch.ceil(stored_level * LEVELS - 1e-9).long().clamp(1, LEVELS) - 1  # (series, H)
         channels = self.table.shape[-1]
         widths = self.table.gather(1, index[:, None, :, None].expand(-1, 1, -1, channels))[:, 0]
-        few = distinct < _needed(level)
-        if not few.any():
+        too_few = independent < needed
+        if not too_few.any():
             return widths
-        # As wide as Student's t has it for normal errors around zero, and no narrower than the largest error.
-        factor = torch.from_numpy(stats.t.ppf((1 + part) / 2, distinct.clamp(min=1).numpy()))[..., None]
+        # As wide as Student's t has it for normal residuals around zero, and no narrower than the largest residual.
+        factor = torch.from_numpy(stats.t.ppf((1 + part) / 2, independent.clamp(min=1).numpy()))[..., None]
         normal = (factor * self.table.double().square().mean(1).sqrt()).to(widths)
-        return torch.where(few[..., None], torch.maximum(normal, self.table[:, -1]), widths)
-
-    def _check(self, level: float) -> None:
-        fewest = int(self.counts.min())
-        if not fewest:
-            raise ValueError("no forecast of a series could be compared with what came, so that it has no interval")
-        if fewest < _needed(level):
-            warnings.warn(
-                f"intervals of {level:g} % take {_needed(level)} forecasts to compare with what came, and a series has "
-                f"{fewest}: its intervals take errors to be normal",
-                stacklevel=7,  # where `predict` was called
-            )
+        return torch.where(too_few[..., None], torch.maximum(normal, self.table[:, -1]), widths)
 
 
-def _needed(level: float) -> int:
-    """Errors without which an interval would have to reach beyond the largest."""
+def calibrate(network: nn.Module, dataset: WindowDataset, median_index: int, first: Sequence[int]) -> Calibration:
+    """Calibrate on the recent residuals of each series, which best tell how far off the next forecast will be.
+
+    Series with few of them share those of all, at the scale of each; the last row of the table holds these, for new
+    series.
+    """
+    residuals = calibration_residuals(network, dataset, median_index, first)
+    pooled = torch.cat(residuals)
+    pooled = pooled[:: max(1, len(pooled) // recent_windows(dataset.horizon))]
+    return Calibration.of([*(own if are_enough(own) else pooled for own in residuals), pooled])
+
+
+def calibration_residuals(
+    network: nn.Module, dataset: WindowDataset, median_index: int, first: Sequence[int]
+) -> list[Tensor]:
+    """Return the residuals of the recent forecasts of each series from origin `first` on; see `window_residuals`."""
+    residuals = []
+    for index, (start, end) in enumerate(zip(first, dataset.lengths.tolist(), strict=True)):
+        windows = dataset.windows_of(index, max(start, end - recent_windows(dataset.horizon)), end)
+        residuals.append(window_residuals(network, dataset, windows, median_index))
+    return residuals
+
+
+@torch.no_grad()
+def window_residuals(network: nn.Module, dataset: WindowDataset, windows: Tensor, median_index: int) -> Tensor:
+    """Return observed less forecast values, (N, H, C), NaN where nothing was observed."""
+    if not len(windows):
+        return torch.zeros(0, dataset.horizon, dataset.channels)
+    network.eval()
+    pairs = ((batch, batch.target - network(batch)[..., median_index]) for batch in dataset.batches(windows))
+    return torch.cat([torch.where(batch.weight > 0, residuals, torch.nan) for batch, residuals in pairs])
+
+
+def recent_windows(horizon: int) -> int:
+    """Return how many windows intervals are calibrated on; at the last step ahead, two residuals for each step."""
+    return max(_RECENT_WINDOWS, 3 * horizon)
+
+
+def are_enough(residuals: Tensor) -> bool:
+    """Return whether residuals (N, H, C) are enough for a series to be calibrated by itself."""
+    return int((~residuals.isnan()).sum(0).min()) >= MIN_RESIDUALS
+
+
+def _min_count(level: float) -> int:
+    """Return the number of residuals below which an interval would have to reach beyond the largest."""
     part = level / 100
     return math.ceil(part / (1 - part) - 1e-9)
 
 
-def _upper_quantiles(errors: Tensor, levels: Tensor) -> Tensor:
-    """The smallest error that so large a part of all errors (N, H, C) does not exceed, (levels, H, C)."""
-    if not len(errors):
-        return errors.new_full((len(levels), *errors.shape[1:]), math.nan)
-    ordered = errors.nan_to_num(nan=-1.0).sort(0).values  # what was not observed comes first
-    there = (~errors.isnan()).sum(0)  # (H, C)
-    missing = len(errors) - there
-    rank = torch.ceil(levels[:, None, None] * there - 1e-9).long().clamp(min=1) - 1 + missing  # (levels, H, C)
-    found = ordered.gather(0, rank.clamp(max=len(errors) - 1))
-    return torch.where(there > 0, found, torch.full_like(found, math.nan))
-
-
-def middle_of(quantiles: Sequence[float] | None) -> int:
-    """Which of several quantiles is the forecast: the median."""
-    return 0 if quantiles is None else list(quantiles).index(0.5)
+def _upper_quantiles(residuals: Tensor, levels: Tensor) -> Tensor:
+    """Return the smallest residual that a part `levels` of all (N, H, C) does not exceed, (levels, H, C)."""
+    if not len(residuals):
+        return residuals.new_full((len(levels), *residuals.shape[1:]), math.nan)
+    ordered = residuals.nan_to_num(nan=-1.0).sort(0).values  # what was not observed comes first
+    observed = (~residuals.isnan()).sum(0)  # (H, C)
+    unobserved = len(residuals) - observed
+    rank = torch.ceil(levels[:, None, None] * observed - 1e-9).long().clamp(min=1) - 1 + unobserved  # (levels, H, C)
+    quantiles = ordered.gather(0, rank.clamp(max=len(residuals) - 1))
+    return torch.where(observed > 0, quantiles, torch.full_like(quantiles, math.nan))

@@ -1,25 +1,124 @@
-"""Tables of series, as people have them, turned into arrays; what is wrong in them is told with its place."""
+"""Tables of series as people have them, read into arrays; errors say where in the table the problem is."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import sys
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, NoReturn
+from typing import Any, NamedTuple
 
 import narwhals as nw
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from parallelrnn.errors import TableError, TimestampError
-from parallelrnn.forecast.frequency import infer_frequency
-from parallelrnn.forecast.grid import Grid, Stamps, of_series
-from parallelrnn.forecast.missing import SeriesReader
-from parallelrnn.forecast.panel import Array, Columns, Panel, Series
-from parallelrnn.interpret.display import Step
+from parallelrnn.errors import ArgumentTypeError, TableError, TimestampError
+from parallelrnn.forecast.frequency import Grid, Stamps, read_timestamps, series_prefix
+from parallelrnn.forecast.missing import MissingValues
 
-_LARGEST, _SMALLEST = 1e100, 1e-100  # whose squares are numbers
-_OURS = ("yhat", "level", "cutoff", "y", "covariates")  # columns of forecasts
+Array = NDArray[np.float64]
+
+_LARGEST, _SMALLEST = 1e100, 1e-100  # values whose squares are still numbers
+_TABLES = {"df": "the table", "futr_df": "the table of future covariates"}
+_OUTPUT_COLUMNS = ("yhat", "level", "cutoff", "y", "covariates")
+_MAX_STEPS_PER_ROW = 100  # beyond this, a timestamp or the frequency is wrong
+_SHORT_SERIES = 10  # steps
+
+
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """The roles of columns. Several targets make a wide table, in which each of them is a series."""
+
+    id: str | None = None  # None: the table holds one series, or one for each target
+    time: str = "ds"
+    targets: tuple[str, ...] = ("y",)
+    past: tuple[str, ...] = ()  # covariates known up to now
+    future: tuple[str, ...] = ()  # covariates also known ahead
+    static: tuple[str, ...] = ()  # covariates that are constant in each series
+    dates: bool = False  # whether times are polars dates, without a time of day
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The columns that identify a row."""
+        return (self.time,) if self.id is None else (self.id, self.time)
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """Every column that is read."""
+        return (*self.keys, *self.targets, *self.past, *self.future, *self.static)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Series:
+    """One sequence of C channels at consecutive positions of a grid."""
+
+    name: Any  # the value of its id column, or the name of its target
+    position: int  # of its first step
+    values: Array  # (T, C), filled where they were missing
+    observed: NDArray[np.bool_]  # (T, C)
+    past: Array  # (T, P)
+    future: Array  # (T, F)
+    static: Array  # (S,)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def end(self) -> int:
+        """The position after its last step."""
+        return self.position + len(self)
+
+    def tail(self, steps: int) -> Series:
+        """Return the last `steps` steps, or all if there are no more."""
+        rows = slice(max(0, len(self) - steps), None)
+        return replace(
+            self,
+            position=self.position + rows.start,
+            **{name: getattr(self, name)[rows] for name in ("values", "observed", "past", "future")},
+        )
+
+    def without_last(self, steps: int) -> Series:
+        """Return all but the last `steps` steps; a gap at the new end holds the value before it, to leak nothing."""
+        length = max(0, len(self) - steps)
+        observed, step = self.observed[:length], np.arange(length)[:, None]
+        last = np.where(observed, step, 0).max(axis=0, initial=0)  # (C,)
+        held = self.values[last, np.arange(len(last))]
+        values = np.where(step > last, held, self.values[:length])
+        return replace(self, values=values, observed=observed, past=self.past[:length], future=self.future[:length])
+
+
+@dataclass(frozen=True)
+class Panel:
+    """The series of a table."""
+
+    series: tuple[Series, ...]
+    grid: Grid
+    columns: Columns
+    notes: tuple[str, ...] = ()  # on what was filled or trimmed
+
+    def without_last(self, steps: int) -> Panel:
+        """Return all series without their last `steps` steps."""
+        return replace(self, series=tuple(series.without_last(steps) for series in self.series))
+
+
+def warn_user(message: str) -> None:
+    """Warn at the line outside this package that led here."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("parallelrnn."):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, stacklevel=level)
+
+
+def warn_short_series(series: Sequence[Series]) -> None:
+    """Warn of series that are too short for their level, scale and intervals to be more than a guess."""
+    short = [one for one in series if len(one) < _SHORT_SERIES]
+    if short:
+        warn_user(
+            f"{len(short)} series with fewer than {_SHORT_SERIES} steps, such as {short[0].name!r} with "
+            f"{len(short[0])}: their level and scale are guesses, and so are their forecasts and intervals"
+        )
 
 
 def read_panel(
@@ -31,224 +130,151 @@ def read_panel(
     missing: str = "interpolate",
     mixed: bool = False,
 ) -> Panel:
-    """The series of a long or wide table of pandas, polars or another library that narwhals knows.
+    """Read the series of a long or wide table of pandas, polars or another library that narwhals supports.
 
-    Rows may come in any order. On the grid of an earlier panel, or on one of its own of frequency `freq`, which is
-    guessed if it is not given. With `mixed`, several targets are the channels of one series.
+    Rows may come in any order. `grid` is that of an earlier panel; without it, the grid has frequency `freq`, which is
+    inferred if None. With `mixed`, several targets are the channels of one series.
     """
     frame = as_frame(table)
     _check_columns(frame, columns)
-    if not len(frame):
-        raise TableError("the table has no rows")
-    stamps = stamps_of(frame, columns.time)
-    names, owner = owners_of(frame, columns)
-    order = np.lexsort((stamps.to_numpy(), owner))
-    stamps, owner = stamps[order], owner[order]
-    _refuse_duplicates(stamps, owner, names, order, columns)
+    rows = _sort_rows(frame, columns, "df")
+    hint = "resample the series to the frequency that the model was fitted on"
     if grid is None:
-        grid = _new_grid(stamps, owner, names, freq)
-        remedy = "resample the series to one frequency, or give another by freq="
-    else:
-        remedy = "resample the series to the frequency that the model was fitted on"
-    positions = positions_on(grid, stamps, lambda row: _row(names[owner[row]], order[row]), remedy)
-    data = {name: numbers_of(frame, name)[order] for name in columns.all if name not in (columns.id, columns.time)}
-    _refuse_out_of_range(data, owner, names, order)
+        grid = Grid.of({name: rows.stamps[own] for name, own in rows.groups.items()}, freq)
+        hint = "resample the series to one frequency, or change {freq}"
+    positions = grid.positions(rows.stamps, rows.place, hint)
+    data = {name: _read_numbers(frame, name)[rows.order] for name in columns.all if name not in columns.keys}
+    _check_range(data, rows)
 
+    gaps = MissingValues(missing, columns.targets, columns.past)
     series: list[Series] = []
-    reader = SeriesReader(columns, grid, missing)
-    for begin, end in pairwise(_edges(owner)):
-        rows, name = slice(begin, end), names[owner[begin]]
-        local = {key: column[rows] for key, column in data.items()}
+    for name, own in rows.groups.items():
+        local = {key: values[own] for key, values in data.items()}
         if mixed or len(columns.targets) == 1:
             label = ", ".join(map(str, columns.targets)) if columns.id is None else name
-            series.append(reader.read(label, positions[rows], local, columns.targets))
+            series.append(_make_series(label, positions[own], local, columns, grid, gaps))
         else:
-            series += [reader.read(target, positions[rows], local, (target,)) for target in columns.targets]
-    return Panel(tuple(series), grid, columns, tuple(reader.notes()))
+            each = (replace(columns, targets=(target,)) for target in columns.targets)
+            series += [_make_series(one.targets[0], positions[own], local, one, grid, gaps) for one in each]
+    return Panel(tuple(series), grid, columns, gaps.notes() if gaps.filled or gaps.trimmed else ())
+
+
+def read_future_exog(table: Any, series: Sequence[Series], columns: Columns, grid: Grid, horizon: int) -> list[Array]:
+    """Read the future covariates (H, F) of each series over the horizon after its last step."""
+    if table is None:
+        names = ", ".join(map(repr, columns.future))
+        raise TableError(f"a forecast needs {names} for the next {horizon} steps", hint="give {futr_df}")
+    frame = as_frame(table)
+    _require(frame, (*columns.keys, *columns.future), "futr_df")
+    rows = _sort_rows(frame, columns, "futr_df")
+    positions = grid.positions(rows.stamps, rows.place, "correct {futr_df}, or drop the row")
+    values = np.stack([_read_numbers(frame, name)[rows.order] for name in columns.future], -1)
+    exog = []
+    for one in series:
+        name = None if columns.id is None else one.name
+        if name not in rows.groups:
+            hint = f"give its next {horizon} steps"
+            raise TableError(f"{_TABLES['futr_df']} has no rows for series {name!r}", argument="futr_df", hint=hint)
+        own = rows.groups[name]
+        steps = positions[own] - one.end
+        inside = (steps >= 0) & (steps < horizon)
+        ahead = np.full((horizon, len(columns.future)), np.nan)
+        ahead[steps[inside]] = values[own][inside]
+        for step, column in np.argwhere(~np.isfinite(ahead)).tolist():
+            where = f"{grid.stamps(one.end + step, 1)[0]}, step {step + 1} of {horizon}"
+            problem = f"series {one.name!r}: no finite value of {columns.future[column]!r} at {where}"
+            raise TableError(problem, argument="futr_df", hint="complete {futr_df}")
+        exog.append(ahead)
+    return exog
 
 
 def as_frame(table: Any) -> nw.DataFrame[Any]:
-    """Any table that narwhals knows and that is in memory."""
+    """Return any table in memory that narwhals supports as a narwhals frame."""
     try:
         return nw.from_native(table, eager_only=True)
     except TypeError as error:
-        remedy = "; call its collect() first" if hasattr(table, "collect") else ""
-        raise TypeError(f"expected a table of pandas or polars, got {type(table).__name__}{remedy}") from error
+        code = "call its collect() first" if hasattr(table, "collect") else ""
+        raise ArgumentTypeError(f"expected a pandas or polars table, got {type(table).__name__}", code=code) from error
     except nw.exceptions.DuplicateError as error:
-        raise TableError(f"two columns of the table have one name; rename one of them: {error}") from error
+        raise TableError(f"two columns have the same name: {error}", hint="rename one of them") from error
+
+
+def _require(frame: nw.DataFrame[Any], names: Sequence[str], argument: str, hint: str = "") -> None:
+    missing = ", ".join(repr(name) for name in names if name not in frame.columns)
+    if missing:
+        existing = ", ".join(map(repr, frame.columns))
+        problem = f"{_TABLES[argument]} has no column {missing}; its columns are {existing}"
+        raise TableError(problem, argument=argument, hint=hint)
 
 
 def _check_columns(frame: nw.DataFrame[Any], columns: Columns) -> None:
-    missing = [name for name in columns.all if name not in frame.columns]
-    if missing:
-        raise TableError(
-            f"the table has no column {', '.join(map(repr, missing))}; its columns are "
-            f"{', '.join(map(repr, frame.columns))}; say which is what by id_col=, time_col= and target_col="
-        )
-    repeated = sorted({name for name in columns.all if columns.all.count(name) > 1})
+    _require(frame, columns.all, "df", "name its columns with {id_col}, {time_col} and {target_col}")
+    repeated = [name for name in columns.all if columns.all.count(name) > 1]
     if repeated:
-        raise TableError(f"the column {repeated[0]!r} is used in two ways; each has one")
-    ours = [name for name in (columns.id, columns.time) if str(name) in _OURS or str(name).startswith("yhat-")]
-    if ours:
-        raise TableError(f"the column {ours[0]!r} has the name of one that forecasts have; rename it")
+        raise TableError(f"column {repeated[0]!r} has two roles", hint="give it one")
+    taken = [name for name in columns.keys if str(name) in _OUTPUT_COLUMNS or str(name).startswith("yhat-")]
+    if taken:
+        raise TableError(f"column {taken[0]!r} has the name of a column of forecasts", hint="rename it")
     unused = [name for name in frame.columns if name not in columns.all]
     if unused == ["unique_id"]:
-        raise TableError(
-            "the table has ids ('unique_id'), and the one that was fitted had none; fit a table with ids to forecast "
-            "other series, or leave them out of this one"
-        )
+        hint = "fit a table with ids to forecast other series, or drop the column"
+        raise TableError("the table has ids ('unique_id'), but the fitted one had none", hint=hint)
     if unused:
-        raise TableError(
-            f"the table has columns that nobody asked for: {', '.join(map(repr, unused))}; name them as targets, as "
-            "past_covariates, future_covariates or static_covariates, or leave them out of the table"
-        )
+        hint = "drop it, or list it in {target_col}, {past_covariates}, {future_covariates} or {static_covariates}"
+        raise TableError(f"unexpected column {', '.join(map(repr, unused))}", hint=hint)
 
 
-def stamps_of(frame: nw.DataFrame[Any], name: str) -> Stamps:
-    """The time column as an index of pandas."""
-    column = frame.get_column(name)
-    if column.null_count():
-        row = int(column.is_null().to_numpy().argmax())
-        raise TimestampError(f"row {row}: the time column {name!r} is empty there; fill it, or leave the row out")
-    if column.dtype == nw.String:
-        return _parsed(column)
-    if column.dtype.is_integer():
-        return pd.Index(column.to_numpy().astype(np.int64))
-    if column.dtype == nw.Object and pd.api.types.infer_dtype(column.to_list()) in ("date", "datetime"):
-        column = nw.from_native(pd.Series(pd.to_datetime(column.to_list()), name=name), series_only=True)
-    if isinstance(column.dtype, nw.Date):
-        column = column.cast(nw.Datetime("us"))
-    if not isinstance(column.dtype, nw.Datetime):
-        first = column.head(1).to_list()[0]
-        raise TimestampError(
-            f"the time column {name!r} holds {column.dtype} such as {first!r}; expected time stamps, dates or whole "
-            "numbers: convert it, by pd.to_datetime say"
-        )
-    if column.dtype.time_zone is not None:
-        _refuse_time_zone(column, column.dtype.time_zone)
-    return pd.DatetimeIndex(column.to_numpy())
+class _Rows(NamedTuple):
+    """The rows of a table, sorted by series and time."""
+
+    stamps: Stamps
+    order: NDArray[np.int64]  # their places in the table
+    groups: dict[Any, slice]  # those of each series, by its name, or None if the table has no ids
+
+    def place(self, row: int) -> str:
+        """Return where a row is, for errors."""
+        name = next(name for name, own in self.groups.items() if row < own.stop)
+        return f"row {self.order[row]}" if name is None else f"series {name!r}, row {self.order[row]}"
 
 
-def _parsed(column: nw.Series[Any]) -> Stamps:
-    """Texts, by ISO 8601 alone: year, month, day. Whether 01.02.2020 is in January or in February, nobody can tell."""
-    texts = pd.Series(column.to_list())
-    try:
-        parsed = pd.to_datetime(texts, errors="coerce", format="ISO8601")
-    except ValueError:  # several time zones
-        _refuse_time_zone(column, "of its texts")
-    if parsed.isna().any():
-        row = int(parsed.isna().to_numpy().argmax())
-        raise TimestampError(
-            f"row {row}: {column[row]!r} in the time column {column.name!r} is no time stamp such as 2020-01-31 or "
-            "2020-01-31 12:00; parse the column first, by pd.to_datetime(..., format='%d.%m.%Y') say"
-        )
-    if parsed.dt.tz is not None:
-        _refuse_time_zone(column, parsed.dt.tz)
-    return pd.DatetimeIndex(parsed)
-
-
-def _refuse_time_zone(column: nw.Series[Any], zone: Any) -> NoReturn:
-    remedy = "pandas: .dt.tz_convert('UTC').dt.tz_localize(None)"
-    if column.dtype == nw.String:
-        remedy = "pandas: pd.to_datetime(..., utc=True).dt.tz_localize(None)"
-    elif column.implementation.is_polars():
-        remedy = "polars: .dt.convert_time_zone('UTC').dt.replace_time_zone(None)"
-    raise TimestampError(
-        f"the time column {column.name!r} has the time zone {zone}; time stamps without one are expected, as in most "
-        f"zones days may have 23 or 25 hours; convert it to UTC without a zone ({remedy})"
-    )
-
-
-def owners_of(frame: nw.DataFrame[Any], columns: Columns) -> tuple[list[Any], NDArray[np.int64]]:
-    """The series that there are, in the order in which they come, and to which of them each row belongs."""
-    if columns.id is None:
-        return [None], np.zeros(len(frame), dtype=np.int64)
-    owner, names = pd.factorize(pd.Series(frame.get_column(columns.id).to_list(), dtype=object))
-    if (owner < 0).any():
-        row = int((owner < 0).argmax())
-        raise TableError(f"row {row}: the id column {columns.id!r} is empty there; fill it, or leave the row out")
-    return list(names), owner.astype(np.int64)
-
-
-def _edges(owner: NDArray[np.int64]) -> list[int]:
-    """Where the rows of each series begin, and the end."""
-    return [*np.flatnonzero(np.r_[True, owner[1:] != owner[:-1]]).tolist(), len(owner)]
-
-
-def _row(name: Any, row: int) -> str:
-    return f"row {row}" if name is None else f"series {name!r}, row {row}"
-
-
-def _refuse_duplicates(
-    stamps: Stamps, owner: NDArray[np.int64], names: Sequence[Any], order: NDArray[np.int64], columns: Columns
-) -> None:
+def _sort_rows(frame: nw.DataFrame[Any], columns: Columns, argument: str) -> _Rows:
+    """Sort rows by series, in their order in the table, and time; raise if a series has a timestamp twice."""
+    if not len(frame):
+        raise TableError(f"{_TABLES[argument]} has no rows", argument=argument)
+    stamps = read_timestamps(frame, columns.time)
+    owner, names = np.zeros(len(frame), dtype=np.int64), [None]
+    if columns.id is not None:
+        owner, names = pd.factorize(pd.Series(frame.get_column(columns.id).to_list(), dtype=object))
+        if (owner < 0).any():
+            row = int((owner < 0).argmax())
+            raise TableError(f"row {row}: no id in column {columns.id!r}", hint="fill it in, or drop the row")
+    order = np.lexsort((stamps.to_numpy(), owner))
+    stamps, owner = stamps[order], owner[order]
     same = (owner[1:] == owner[:-1]) & np.asarray(stamps[1:] == stamps[:-1])
     if same.any():
         index = int(same.argmax())
         first, second = sorted(order[index : index + 2].tolist())
-        more = f", and {int(same.sum()) - 1} more such pairs" if same.sum() > 1 else ""
-        remedy = f"keep one of them, df.drop_duplicates([{columns.id!r}, {columns.time!r}]) say"
-        if columns.id is None:
-            remedy = (
-                f"keep one of them, df.drop_duplicates({columns.time!r}) say, or if they are of different series, name "
-                "the column that tells them apart by id_col= as the model is fitted"
-            )
+        place, pairs = series_prefix(names[owner[index]]), f" ({same.sum()} such pairs)" if same.sum() > 1 else ""
+        alone = ", or name the column that tells series apart with {id_col}" * (columns.id is None)
         raise TimestampError(
-            f"{of_series(names[owner[index]])}rows {first} and {second} have the same time stamp {stamps[index]}{more};"
-            f" {remedy}"
+            f"{place}rows {first} and {second} have the same timestamp {stamps[index]}{pairs}",
+            argument=argument,
+            hint=f"keep one of them{alone}",
+            code=f"df.drop_duplicates({list(columns.keys)})",
         )
+    edges = [*np.flatnonzero(np.r_[True, owner[1:] != owner[:-1]]).tolist(), len(owner)]
+    return _Rows(stamps, order, {names[owner[start]]: slice(start, end) for start, end in pairwise(edges)})
 
 
-def _new_grid(stamps: Stamps, owner: NDArray[np.int64], names: Sequence[Any], freq: str | int | None) -> Grid:
-    if freq is None:
-        freq = infer_frequency({names[owner[a]]: stamps[a:b] for a, b in pairwise(_edges(owner))})
-        if str(freq).endswith(("us", "ns")):
-            raise TimestampError(
-                f"the time stamps are {freq} apart, too close for a calendar; number them 0, 1, 2, ... instead"
-            )
-    is_calendar = isinstance(stamps, pd.DatetimeIndex)
-    if is_calendar == isinstance(freq, int | np.integer) or isinstance(freq, bool):
-        wanted = "a frequency of pandas such as 'h', 'D' or 'MS'" if is_calendar else "a whole number of steps"
-        raise TimestampError(f"freq: expected {wanted} for such time stamps, got {freq!r}")
-    if not is_calendar:
-        return Grid(int(freq), int(stamps.min()))
-    Step.of(freq)  # refuses what has no name
-    try:
-        freq = str(pd.tseries.frequencies.to_offset(freq).freqstr)
-    except ValueError as error:
-        raise TimestampError(f"freq {freq!r} is not one of pandas {pd.__version__}: {error}") from error
-    return Grid(freq, stamps.min())
-
-
-def positions_on(grid: Grid, stamps: Stamps, where: Callable[[int], str], remedy: str) -> NDArray[np.int64]:
-    """The numbers of time stamps that are all on a grid; `where` says which row is meant."""
-    if isinstance(stamps, pd.DatetimeIndex) == isinstance(grid.freq, int):
-        raise TimestampError(
-            f"the model was fitted on time stamps such as {grid.origin}, and these are such as {stamps[0]}"
-        )
-    grid.refuse_far_off(stamps)
-    positions, fits = grid.locate(stamps)
-    if not fits.all():
-        index = int((~fits).argmax())
-        raise TimestampError(
-            f"{where(index)}: the time stamp {stamps[index]} is not one of frequency {grid.freq!r} from {grid.origin} "
-            f"on; {remedy}"
-        )
-    return positions
-
-
-def numbers_of(frame: nw.DataFrame[Any], name: str) -> Array:
-    """A column as floats."""
+def _read_numbers(frame: nw.DataFrame[Any], name: str) -> Array:
     column = frame.get_column(name)
     if not (column.dtype.is_numeric() or column.dtype == nw.Boolean):
         values = column.to_list()
-        there = [row for row, value in enumerate(values) if value is not None]
-        row = next((row for row in there if not _is_number(values[row])), there[0] if there else None)
+        filled = [row for row, value in enumerate(values) if value is not None]
+        row = next((row for row in filled if not _is_number(values[row])), filled[0] if filled else None)
         example = "" if row is None else f" such as {values[row]!r} in row {row}"
-        raise TableError(
-            f"the column {name!r} holds {column.dtype}{example}; expected numbers: turn it into numbers, or leave the "
-            "column out"
-        )
+        hint = "convert it to numbers, or drop it"
+        raise TableError(f"column {name!r} holds {column.dtype}{example}, not numbers", hint=hint)
     return np.asarray(column.cast(nw.Float64).to_numpy(), dtype=np.float64)
 
 
@@ -260,23 +286,48 @@ def _is_number(value: Any) -> bool:
     return True
 
 
-def _refuse_out_of_range(
-    data: dict[str, Array], owner: NDArray[np.int64], names: Sequence[Any], order: NDArray[np.int64]
-) -> None:
-    for name, column in data.items():
-        wrong = abs(column) > _LARGEST
-        if wrong.any():
-            index = int(wrong.argmax())
-            raise TableError(
-                f"{_row(names[owner[index]], order[index])}: {name!r} is {column[index]}, and values may be up to "
-                f"{_LARGEST:g}; correct it, make it a missing value, or use other units"
-            )
-        largest = np.zeros(len(names))
-        np.fmax.at(largest, owner, abs(column))
-        tiny = (largest > 0) & (largest < _SMALLEST)
-        if tiny.any():
-            index = int(tiny.argmax())
-            raise TableError(
-                f"series {names[index]!r}: {name!r} is {largest[index]:g} at most, too small to reckon with; use other "
-                f"units, in which it is above {_SMALLEST:g}"
-            )
+def _check_range(data: dict[str, Array], rows: _Rows) -> None:
+    for key, values in data.items():
+        for row in np.flatnonzero(abs(values) > _LARGEST).tolist():
+            hint = "correct it, make it a missing value, or rescale the series"
+            raise TableError(f"{rows.place(row)}: {key!r} is {values[row]}, above {_LARGEST:g} in magnitude", hint=hint)
+        for name, own in rows.groups.items():
+            largest = np.fmax.reduce(abs(values[own]))
+            if 0 < largest < _SMALLEST:
+                problem = f"{series_prefix(name)}all values of {key!r} are below {_SMALLEST:g} in magnitude"
+                raise TableError(f"{problem}, the largest is {largest:g}", hint="rescale the series")
+
+
+def _make_series(
+    name: Any, positions: NDArray[np.int64], data: dict[str, Array], columns: Columns, grid: Grid, gaps: MissingValues
+) -> Series:
+    """Put the rows of one series, sorted by time, on the grid."""
+    first, steps = int(positions[0]), int(positions[-1] - positions[0]) + 1
+    if steps > _MAX_STEPS_PER_ROW * len(positions):
+        start, end = (grid.stamps(int(position), 1)[0] for position in positions[[0, -1]])
+        span = f"the {steps} steps of frequency {grid.freq!r} from {start} to {end}"
+        hint = "correct outlying timestamps, or resample to a coarser frequency"
+        raise TableError(f"series {name!r} has {len(positions)} rows for {span}", hint=hint)
+    keys = (*columns.targets, *columns.past, *columns.future)
+    table = np.full((steps, len(keys)), np.nan)
+    for index, key in enumerate(keys):
+        table[positions - first, index] = data[key]
+    observed = ~np.isnan(table)
+    if not observed.all():
+        trimmed, table, observed = gaps.fill(name, table, keys, lambda row: grid.stamps(first + row, 1)[0])
+        first += trimmed
+    count = len(columns.targets)
+    parts = map(np.ascontiguousarray, np.split(table, [count, count + len(columns.past)], axis=1))
+    arrays = dict(zip(("values", "past", "future"), parts, strict=True))
+    static = np.array([_static_value(name, key, np.unique(data[key])) for key in columns.static], dtype=np.float64)
+    return Series(name=name, position=first, observed=observed[:, :count].copy(), static=static, **arrays)
+
+
+def _static_value(name: Any, key: str, values: Array) -> float:
+    problem = f"series {name!r}: static covariate {key!r}"
+    if np.isnan(values).any():
+        raise TableError(f"{problem} is missing", hint="write its value into every row of the series")
+    if len(values) != 1:
+        several = ", ".join(map(str, values[:3].tolist()))
+        raise TableError(f"{problem} has several values, {several}", hint="if it changes, use {past_covariates}")
+    return float(values[0])

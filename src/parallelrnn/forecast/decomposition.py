@@ -1,122 +1,146 @@
-"""Forecasts as sums: a level, cycles of the calendar, waves and decays, and what covariates add."""
+"""Forecasts as sums of components: a level, calendar cycles, waves and decays, and the effect of covariates."""
 
 from __future__ import annotations
 
 import cmath
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from parallelrnn.forecast.model import Encoded, Network
-from parallelrnn.forecast.panel import Array
-from parallelrnn.forecast.windows import Batch, Profile
-from parallelrnn.interpret.display import Step, format_share
+from parallelrnn.forecast.data import Array
+from parallelrnn.forecast.model import EncodedWindows, Network
+from parallelrnn.forecast.windows import SeriesScaler
+from parallelrnn.interpret.display import Step, Summary, format_share
+from parallelrnn.interpret.features import Features, recurrence_features
 from parallelrnn.interpret.modes import CALENDAR, RECENT, ForecastModes, Mode, eigenvalues_of, shares_of_parts
 from parallelrnn.nn import WaveDecoder
+from parallelrnn.nn.encoder import TransformerEncoder
 
 
 @dataclass(frozen=True)
-class Origins:
-    """Forecasts, and all that it takes to make them again: what the network held when it made them."""
+class Explanation:
+    """What a forecaster has learned.
 
-    held: Encoded
-    series: tuple[int, ...]  # which series each is of
-    positions: tuple[int, ...]  # of their first steps
+    `modes` are the cycles and trends of its forecasts; `features` describe how it remembers, which is not the same;
+    `components` is a table of the current forecast and its components, or None where that needs covariates that were
+    not given.
+    """
 
-    @classmethod
-    @torch.no_grad()
-    def of(cls, network: Network, batch: Batch, series: Sequence[int], positions: Sequence[int]) -> Origins:
-        """What a network holds at the end of some windows."""
-        network.eval()
-        return cls(network.read(batch), tuple(series), tuple(positions))
+    modes: ForecastModes
+    features: Features
+    components: Any
+
+    def summary(self, most: int = 5) -> Summary:
+        """Return the most important modes, for the terminal."""
+        return self.modes.summary(most)
 
 
 @dataclass(frozen=True)
-class Parts:
-    """The level and all parts sum to the forecasts; in the units of each series, or each at a scale of one."""
+class Components:
+    """The terms of forecasts, which sum to them: in the units of each series, or at the scale of the network."""
 
     level: Array  # (B, H, C)
-    modes: tuple[Mode, ...]  # without shares: what the first parts are
-    others: tuple[str, ...]  # what the other parts are
-    parts: Array  # (modes and others, B, H, C)
+    modes: tuple[Mode, ...]  # without shares, one for each of the first components
+    others: tuple[str, ...]  # the names of the rest
+    values: Array  # (modes and others, B, H, C)
 
-    def names(self, time: Step) -> list[str]:
-        """Of all parts, no two alike."""
-        found = [_name(mode, time) for mode in self.modes] + list(self.others)
-        seen: Counter[str] = Counter()
-        unique = []
-        for name in found:
+    def columns(self, time: Step) -> dict[str, Array]:
+        """Return all components by unique names, (B, H, C) each."""
+        columns, seen = {"level": self.level}, Counter[str]()
+        for name, values in zip([*(_name(mode, time) for mode in self.modes), *self.others], self.values, strict=True):
             seen[name] += 1
-            unique.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
-        return unique
+            columns[name if seen[name] == 1 else f"{name} ({seen[name]})"] = values
+        return columns
 
-    def table(self, time: Step, where: str, latest: Parts | None = None) -> ForecastModes:
-        """The modes with their shares in these forecasts, and with their parts in the latest, if they are known."""
-        # The movement of a forecast, not from one to another, unless it has only one step.
-        moves = self.parts - self.parts.mean(axis=2 if self.parts.shape[2] > 1 else 1, keepdims=True)
+    def table(self, time: Step, where: str, current: Components | None = None) -> ForecastModes:
+        """Return the modes with their shares in these forecasts, and their values in the current ones, if known."""
+        # The movement within a forecast, not from one to another, unless it has only one step.
+        moves = self.values - self.values.mean(axis=2 if self.values.shape[2] > 1 else 1, keepdims=True)
         count = len(self.modes)
-        all_shares = shares_of_parts(moves.transpose(0, 2, 1, 3))
-        shares = all_shares[:count]
+        shares = shares_of_parts(moves.transpose(0, 2, 1, 3))
         if "covariates" in self.others:
-            carried = format_share(float(all_shares[count + self.others.index("covariates")]))
-            where += f", and of what covariates known ahead add, with a share of {carried}"
-        whole = latest is not None and not latest.others  # else modes do not add up to a forecast
-        shown = [_as_channels(part) for part in latest.parts] if latest is not None and whole else [None] * count
-        rows = [
+            share = format_share(float(shares[count + self.others.index("covariates")]))
+            where += f", and of what covariates known ahead add, with a share of {share}"
+        parts: Sequence[Array | None] = [None] * count
+        level = None
+        if current is not None and not current.others:  # else modes do not sum to the forecast
+            parts, level = [_as_channels(part) for part in current.values], _as_channels(current.level)[0, 0]
+        modes = [
             Mode(1, mode.eigenvalue, share=share, part=part, source=mode.source)
-            for mode, share, part in zip(self.modes, shares, shown, strict=True)
+            for mode, share, part in zip(self.modes, shares[:count], parts, strict=True)
         ]
-        level = _as_channels(latest.level)[0, 0] if latest is not None and whole else None
-        return ForecastModes(tuple(sorted(rows, key=lambda mode: -abs(mode.share))), where, time, level=level)
+        return ForecastModes(tuple(sorted(modes, key=lambda mode: -abs(mode.share))), where, time, level=level)
 
 
 @torch.no_grad()
-def parts_of(network: Network, origins: Origins, profiles: Sequence[Profile], middle: int, scaled: bool) -> Parts:
-    """Forecasts in parts; `profiles` are those of all series, `middle` the quantile that counts."""
-    made_of, held = network.made_of, origins.held
-    own = [profiles[index] for index in origins.series]
-    units = np.ones((len(own), 1, made_of.channels)) if scaled else np.stack([one.scale for one in own])[:, None]
-    mean = np.zeros_like(units) if scaled else np.stack([one.mean for one in own])[:, None]
-    times = np.array(origins.positions)[:, None] + np.arange(made_of.horizon)  # (B, H)
+def decompose(
+    network: Network,
+    encoded: EncodedWindows,
+    scalers: Sequence[SeriesScaler],
+    origins: NDArray[np.int64],
+    median_index: int,
+    scaled: bool = False,
+) -> Components:
+    """Split forecasts into components.
+
+    `scalers` are those of all series, `origins` (B, 2) those of `WindowDataset.origins`; `median_index` is the quantile
+    that counts. `scaled` gives components at the scale of the network.
+    """
+    config = network.config
+    own = [scalers[index] for index in origins[:, 0]]
+    scale = np.stack([scaler.scale for scaler in own])[:, None]  # (B, 1, C)
+    units = np.ones_like(scale) if scaled else scale
+    mean = np.zeros_like(scale) if scaled else np.stack([scaler.mean for scaler in own])[:, None]
+    times = origins[:, 1:] + np.arange(config.horizon)  # (B, H)
 
     modes: list[Mode] = []
-    parts: list[Array] = []
-    for period in sorted({cycle.period for one in profiles for cycle in one.cycles}):
+    values: list[Array] = []
+    for period in sorted({cycle.period for scaler in scalers for cycle in scaler.cycles}):
         modes.append(Mode(1, cmath.exp(2j * cmath.pi / period), source=CALENDAR))
-        cycle = np.stack([_cycle(one, period, time) for one, time in zip(own, times, strict=True)])
-        parts.append(cycle / np.stack([one.scale for one in own])[:, None] if scaled else cycle)
-    outer = held.scale.double().numpy() * units  # (B, 1, C)
+        cycle = np.stack([_cycle(scaler, period, time) for scaler, time in zip(own, times, strict=True)])
+        values.append(cycle / scale if scaled else cycle)
+    factor = encoded.scale.double().numpy() * units  # (B, 1, C)
     others: list[str] = []
+    shape = (config.channels, config.quantiles)
     if isinstance(network.decoder, WaveDecoder):
-        blocks = network.decoder.parts(held.state, made_of.horizon)
-        blocks = blocks.unflatten(-1, (made_of.channels, made_of.quantiles))[..., middle]  # (B, H, blocks, C)
-        for index, value in enumerate(eigenvalues_of(network.decoder)):
-            modes.append(Mode(1, value, source=RECENT))
-            parts.append(blocks[:, :, index].double().numpy() * outer)
+        blocks = network.decoder.parts(encoded.state, config.horizon)  # (B, H, blocks, C * Q)
+        blocks = blocks.unflatten(-1, shape)[..., median_index]
+        for index, eigenvalue in enumerate(eigenvalues_of(network.decoder)):
+            modes.append(Mode(1, eigenvalue, source=RECENT))
+            values.append(blocks[:, :, index].double().numpy() * factor)
     else:
-        free = network.decoder(held.state, made_of.horizon)
+        decoded = network.decoder(encoded.state, config.horizon).unflatten(-1, shape)[..., median_index]
         others.append("decoder")
-        parts.append(free.unflatten(-1, (made_of.channels, made_of.quantiles))[..., middle].double().numpy() * outer)
+        values.append(decoded.double().numpy() * factor)
     if network.effect is not None:
         others.append("covariates")
-        parts.append(held.added.double().numpy() * units)
-    level = held.level.double().numpy() * units + mean
-    shape = (len(own), made_of.horizon, made_of.channels)
-    return Parts(np.broadcast_to(level, shape), tuple(modes), tuple(others), np.stack(parts))
+        values.append(encoded.exog_effect.double().numpy() * units)
+    level = encoded.level.double().numpy() * units + mean
+    level = np.broadcast_to(level, (len(own), config.horizon, config.channels))
+    return Components(level, tuple(modes), tuple(others), np.stack(values))
 
 
-def _cycle(profile: Profile, period: float, time: NDArray[np.int64]) -> Array:
-    found = [cycle.at(time) for cycle in profile.cycles if cycle.period == period]
-    return found[0] if found else np.zeros((len(time), len(profile.mean)))
+def memory_features(network: Network, time: Step) -> Features:
+    """Return how a network remembers; `time` is a step of the series, of which the network may read several at once."""
+    steps = network.config.segment
+    if isinstance(network.encoder, TransformerEncoder):
+        steps *= network.encoder.steps_per_update
+    return replace(recurrence_features(network.encoder), time=Step(time.amount * steps, time.unit))
 
 
-def _as_channels(part: Array) -> Array:
+def _cycle(scaler: SeriesScaler, period: float, positions: NDArray[np.int64]) -> Array:
+    cycles = [cycle.at(positions) for cycle in scaler.cycles if cycle.period == period]
+    return cycles[0] if cycles else np.zeros((len(positions), len(scaler.mean)))
+
+
+def _as_channels(component: Array) -> Array:
     """(B, H, C) as one sequence of B * C channels, (H, 1, B * C)."""
-    flat: Array = part.transpose(1, 0, 2).reshape(part.shape[1], 1, -1)
+    flat: Array = component.transpose(1, 0, 2).reshape(component.shape[1], 1, -1)
     return flat
 
 

@@ -1,46 +1,83 @@
-"""How good forecasts are: every window of a test part, beside what any forecaster has to beat."""
+"""How good forecasts are: every window of a test part, next to the baselines that any forecaster has to beat."""
 
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from parallelrnn.errors import TableError
-from parallelrnn.forecast.baselines import Naive, NLinear, SeasonalNaive
-from parallelrnn.forecast.conformal import Calibration
-from parallelrnn.forecast.fitted import Fitted, View
-from parallelrnn.forecast.fitting import learn, split_windows
-from parallelrnn.forecast.inference import ENOUGH, errors_of_windows, latest_windows
-from parallelrnn.forecast.options import Options
-from parallelrnn.forecast.panel import Panel, Series
-from parallelrnn.forecast.windows import CovariateScale, Profile, Sequences
+from parallelrnn.errors import ArgumentError, TableError
+from parallelrnn.forecast.conformal import MIN_RESIDUALS, Calibration, recent_windows, window_residuals
+from parallelrnn.forecast.data import Panel, Series, warn_user
+from parallelrnn.forecast.fitting import fit_panel, split_windows
+from parallelrnn.forecast.state import ForecasterState
+from parallelrnn.forecast.windows import Batch, CovariateScaler, SeriesScaler, WindowDataset
 from parallelrnn.interpret.display import Display
 from parallelrnn.training.losses import pointwise
-from parallelrnn.training.trainer import Recipe, Trainer, make_fabric, own_randomness
+from parallelrnn.training.optimizers import Exponential
+from parallelrnn.training.trainer import Trainer, TrainerConfig, fork_rng, make_fabric
 
-_CALIBRATIONS = 100  # origins at which intervals are judged
-_SEASONS_ON = 2000  # windows of validation, on which seasons are compared
+if TYPE_CHECKING:
+    from parallelrnn.forecast.api import Forecaster
+
+_MAX_CALIBRATIONS = 100  # origins of each series at which coverage is measured
+_MAX_SEASON_WINDOWS = 2000  # validation windows on which seasons are compared
 
 
-@dataclass(frozen=True)
+class SeasonalNaive(nn.Module):
+    """Repeats the last season; the last value if its period is one."""
+
+    def __init__(self, period: int) -> None:
+        super().__init__()
+        self.period = period
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Return forecasts (B, H, C, 1)."""
+        steps = torch.arange(batch.target.shape[1]) % self.period - self.period
+        return batch.past[:, steps][..., None]
+
+
+class NLinear(nn.Module):
+    """One linear map from look-back to horizon, of values less the last (Zeng et al., arXiv 2205.13504)."""
+
+    def __init__(self, lookback: int, horizon: int) -> None:
+        super().__init__()
+        self.map = nn.Linear(lookback, horizon)
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Return forecasts (B, H, C, 1)."""
+        return self.ahead(batch.past)[..., None]
+
+    def ahead(self, past: Tensor) -> Tensor:
+        """Return what follows a past (B, look-back, C), (B, H, C)."""
+        last = past[:, -1:]
+        forecast: Tensor = self.map((past - last).transpose(1, 2)).transpose(1, 2) + last
+        return forecast
+
+
+@dataclass(frozen=True, kw_only=True)
 class Score:
-    """Of one method over all test windows; errors relative to the deviation of each series in training."""
+    """The errors of one method over all test windows, relative to the deviation of each series in training."""
 
     name: str
     mse: float
     mae: float
     seconds: float = 0.0  # to fit
     parameters: int = 0
-    coverage: dict[str, float] = field(default_factory=dict)  # part of what was observed inside, by level
+    coverage: dict[str, float] = field(default_factory=dict)  # the part of observations inside, by level
+
+    @classmethod
+    def of(cls, name: str, residuals: Tensor, **details: Any) -> Score:
+        """Return the score of residuals, NaN where nothing was observed."""
+        known = residuals[~residuals.isnan()]
+        return cls(name=name, mse=float((known**2).mean()), mae=float(known.abs().mean()), **details)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Evaluation:
     """The scores, and what they were measured on."""
 
@@ -49,10 +86,10 @@ class Evaluation:
     lookback: int
     windows: int  # of the test, over all series
     series: int
-    unjudged: tuple[float, ...] = ()  # levels whose intervals too few forecasts could be calibrated on
+    unjudged: tuple[float, ...] = ()  # levels whose coverage could not be measured for want of residuals
 
     def display(self) -> Display:
-        """A table for people."""
+        """Return a table for people."""
         levels = list(self.scores[0].coverage)
         rows = [
             (
@@ -69,22 +106,23 @@ class Evaluation:
         notes = [
             f"Horizon {self.horizon}, look-back {self.lookback}; {self.windows:,} windows of {self.series} series, "
             "none of them seen in training.",
-            "Errors are relative to the deviation of each series in training.",
+            "Errors are relative to the standard deviation of each series in training.",
         ]
         if self.unjudged:
             notes.append(
-                f"Intervals of {', '.join(f'{level:g}' for level in self.unjudged)} % were not judged: they take "
-                f"{self.horizon + ENOUGH} forecasts or more between training and test; give a larger val_size."
+                f"Coverage of {', '.join(f'{level:g}' for level in self.unjudged)} % intervals was not measured: it "
+                f"takes {self.horizon + MIN_RESIDUALS} forecasts or more between training and test; validate on more "
+                "steps."
             )
-        return Display("Errors of forecasts", names, rows, notes)
+        return Display("Forecast errors", names, rows, notes)
 
     def to_json(self) -> dict[str, Any]:
-        """For machines."""
+        """Return all of it as JSON would have it."""
         return asdict(self)
 
 
 def evaluate(
-    forecasters: Sequence[Options],
+    forecasters: Sequence[Forecaster],
     panel: Panel,
     test_size: int,
     val_size: int | None,
@@ -92,7 +130,7 @@ def evaluate(
 ) -> Evaluation:
     """Fit on all but the last `test_size` steps of each series, and forecast every window in these.
 
-    The forecasters differ in what they are made of, not in lookback or horizon.
+    All forecasters have the same lookback and horizon.
     """
     horizon = forecasters[0].horizon
     panel = _long_enough(panel, test_size, horizon)
@@ -101,116 +139,118 @@ def evaluate(
     scores = []
     for options in forecasters:
         began = time.perf_counter()
-        fitted = learn(options, before, val_size)
+        state = fit_panel(options, before, val_size)
         seconds = time.perf_counter() - began
-        view = fitted.view(panel.series)
-        windows = view.sequences.origins(first, [end + 1 for end in last])
-        errors = errors_of_windows(fitted.network, view.sequences, windows, fitted.middle)
-        name = f"Forecaster ({options.cell}, {options.decoder})"
-        parameters = sum(parameter.numel() for parameter in fitted.network.parameters())
-        coverage = _coverage(view, first, last, levels)
-        scores.append(_score(name, errors, seconds, parameters, coverage=coverage))
-    scores += _baselines(forecasters[0], fitted, panel, before, windows)
-    unjudged = tuple(level for level in levels if f"{level:g}" not in scores[0].coverage)
-    lookback = fitted.network.made_of.lookback
-    return Evaluation(tuple(scores), horizon, lookback, len(windows), len(panel.series), unjudged)
+        dataset = state.dataset(panel.series)
+        windows = dataset.windows(first, [end + 1 for end in last])
+        scores.append(
+            Score.of(
+                f"Forecaster ({options.cell}, {options.decoder})",
+                window_residuals(state.network, dataset, windows, state.median_index),
+                seconds=seconds,
+                parameters=_count_parameters(state.network),
+                coverage=_coverage(state, dataset, first, last, levels),
+            )
+        )
+    scores += _baselines(forecasters[0], state, panel, before, windows)
+    return Evaluation(
+        scores=tuple(scores),
+        horizon=horizon,
+        lookback=dataset.lookback,
+        windows=len(windows),
+        series=len(panel.series),
+        unjudged=tuple(level for level in levels if f"{level:g}" not in scores[0].coverage),
+    )
 
 
 def _long_enough(panel: Panel, test_size: int, horizon: int) -> Panel:
-    """Without the series that are too short to be tested, of which it tells."""
+    """Return the series that are long enough for the test, and warn of others."""
     if test_size < horizon:
-        raise TableError(f"a test of {test_size} steps does not hold a horizon of {horizon}; give a longer test")
-    kept = [one for one in panel.series if len(one) > test_size + horizon]
-    if not kept:
-        longest = max(panel.series, key=len)
-        raise TableError(
-            f"no series has more than the {test_size + horizon} steps that a test of {test_size} steps and a horizon "
-            f"of {horizon} take: the longest, {longest.name!r}, has {len(longest)}; give a shorter test or horizon"
-        )
-    short = [one for one in panel.series if len(one) <= test_size + horizon]
+        raise ArgumentError(argument="test_size", expected=f"at least the horizon of {horizon} steps", got=test_size)
+    needed = test_size + horizon
+    long = tuple(series for series in panel.series if len(series) > needed)
+    short = [series for series in panel.series if len(series) <= needed]
+    if not long:
+        longest = max(short, key=len)
+        test = f"a test of {test_size} steps with a horizon of {horizon}"
+        problem = f"no series has more than {needed} steps for {test}: {longest.name!r} has {len(longest)}"
+        raise TableError(problem, hint="give a smaller {test_size} or {horizon}")
     if short:
-        warnings.warn(
-            f"{len(short)} series are left out, having no more than {test_size + horizon} steps, such as "
-            f"{short[0].name!r} with {len(short[0])}",
-            stacklevel=3,
-        )
-    return replace(panel, series=tuple(kept))
+        example = f"such as {short[0].name!r} with {len(short[0])}"
+        warn_user(f"{len(short)} series left out, with no more than {needed} steps, {example}")
+    return replace(panel, series=long)
 
 
-def _score(name: str, errors: Tensor, seconds: float = 0.0, parameters: int = 0, **more: Any) -> Score:
-    known = errors[~errors.isnan()]
-    return Score(name, float((known**2).mean()), float(known.abs().mean()), seconds, parameters, **more)
+def _count_parameters(network: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in network.parameters())
 
 
-def _coverage(view: View, first: Sequence[int], last: Sequence[int], levels: Sequence[float]) -> dict[str, float]:
-    """How often intervals held what came, each calibrated on the forecasts that had come true before it."""
-    fitted = view.fitted
-    held = {f"{level:g}": [0.0, 0.0] for level in levels}
-    for index, one in enumerate(view.series):
-        start = fitted.trained[one.name] - one.position  # where training ended
-        windows = view.sequences.windows(index, start, last[index] + 1)
-        errors = errors_of_windows(fitted.network, view.sequences, windows, fitted.middle)
-        profile = view.profiles[index]
-        grain = torch.from_numpy(profile.grain / profile.scale)
-        stride = max(1, (last[index] + 1 - first[index]) // _CALIBRATIONS)
+def _coverage(
+    state: ForecasterState, dataset: WindowDataset, first: Sequence[int], last: Sequence[int], levels: Sequence[float]
+) -> dict[str, float]:
+    """Return how often intervals held what came, each calibrated on the residuals known before it."""
+    counts = {f"{level:g}": [0.0, 0.0] for level in levels}  # inside, and in all
+    for index, (series, scaler, until) in enumerate(
+        zip(dataset.series, dataset.scalers, state.trained_until, strict=True)
+    ):
+        start = until - series.position  # where training ended
+        windows = dataset.windows_of(index, start, last[index] + 1)
+        residuals = window_residuals(state.network, dataset, windows, state.median_index)
+        rounding = torch.from_numpy(scaler.integer_valued / scaler.scale)  # limits of counts are rounded outward
+        stride = max(1, (last[index] + 1 - first[index]) // _MAX_CALIBRATIONS)
         for origin in range(first[index], last[index] + 1, stride):
-            now = errors[origin - start]
-            latest = errors[max(0, origin - start - latest_windows(fitted.horizon)) : origin - start]
-            if len(latest) < fitted.horizon + ENOUGH:
+            current = residuals[origin - start]
+            recent = residuals[max(0, origin - start - recent_windows(state.horizon)) : origin - start]
+            if len(recent) < state.horizon + MIN_RESIDUALS:
                 continue
-            calibration = Calibration.of([_come_true(latest)])
-            there = ~now.isnan()
+            calibration = Calibration.of([known_residuals(recent)])
+            observed = ~current.isnan()
             for level in filter(calibration.supports, levels):
-                width = calibration.half_width(level)[0]
-                inside = (now.abs() <= width) | (now.abs() < width + grain)  # limits of counts are rounded outward
-                held[f"{level:g}"][0] += float((inside & there).sum())
-                held[f"{level:g}"][1] += float(there.sum())
-    return {name: hits / count for name, (hits, count) in held.items() if count}
+                width = calibration.conformal_quantile(level)[0]
+                inside = (current.abs() <= width) | (current.abs() < width + rounding)
+                counts[f"{level:g}"][0] += float((inside & observed).sum())
+                counts[f"{level:g}"][1] += float(observed.sum())
+    return {name: hits / count for name, (hits, count) in counts.items() if count}
 
 
-def _come_true(errors: Tensor) -> Tensor:
-    """The errors (N, H, C) of consecutive forecasts, as far as they are known one step after the last."""
-    age = torch.arange(len(errors), 0, -1)[:, None, None]
-    ahead = torch.arange(1, errors.shape[1] + 1)[None, :, None]
-    return torch.where(ahead <= age, errors, torch.nan)
+def known_residuals(residuals: Tensor) -> Tensor:
+    """Return the residuals (N, H, C) of consecutive forecasts, as far as they are known one step after the last."""
+    age = torch.arange(len(residuals), 0, -1)[:, None, None]
+    ahead = torch.arange(1, residuals.shape[1] + 1)[None, :, None]
+    return torch.where(ahead <= age, residuals, torch.nan)
 
 
-def _baselines(options: Options, fitted: Fitted, panel: Panel, before: Panel, windows: Tensor) -> list[Score]:
-    made_of = fitted.network.made_of
-    steps = [fitted.trained[one.name] - one.position for one in before.series]
-    profiles = [Profile.of(one, n, ()) for one, n in zip(before.series, steps, strict=True)]
-    covariates = CovariateScale.of(before.series, steps)
+def _baselines(
+    options: Forecaster, state: ForecasterState, panel: Panel, before: Panel, windows: Tensor
+) -> list[Score]:
+    lookback, horizon = state.network.config.lookback, state.horizon
+    steps = [until - series.position for until, series in zip(state.trained_until, before.series, strict=True)]
+    scalers = [SeriesScaler.fit(series, n) for series, n in zip(before.series, steps, strict=True)]
+    covariates = CovariateScaler.fit(before.series, steps)
 
-    def sequences(series: Sequence[Series], lookback: int) -> Sequences:
-        return Sequences(series, profiles, covariates, lookback, made_of.horizon)
+    def dataset(series: Sequence[Series], lookback: int) -> WindowDataset:
+        return WindowDataset(series, scalers, covariates, lookback, horizon)
 
-    own, learned = (sequences(series, made_of.lookback) for series in (panel.series, before.series))
-    split = split_windows(before.series, learned, steps)
-    scores = [_score("naive: the last value", errors_of_windows(Naive(), own, windows, 0))]
-    seasons = sorted({round(period) for period in fitted.periods if 2 * period <= min(steps)})
+    test, training = dataset(panel.series, lookback), dataset(before.series, lookback)
+    split = split_windows(training, steps)
+    scores = [Score.of("naive: the last value", window_residuals(SeasonalNaive(1), test, windows, 0))]
+    seasons = sorted({round(period) for period in state.periods if 2 * period <= min(steps)})
     if seasons:
-        some = split.validation[:: max(1, len(split.validation) // _SEASONS_ON)]
-        seen = sequences(before.series, seasons[-1])
-        off = {one: errors_of_windows(SeasonalNaive(one), seen, some, 0).abs().nanmean() for one in seasons}
-        season = min(seasons, key=lambda one: float(off[one]))
-        errors = errors_of_windows(SeasonalNaive(season), sequences(panel.series, season), windows, 0)
-        scores.append(_score(f"seasonal naive: the last {fitted.grid.step.format(season)}", errors))
+        sample = split.validation[:: max(1, len(split.validation) // _MAX_SEASON_WINDOWS)]
+        known = dataset(before.series, seasons[-1])
+        errors = {n: float(window_residuals(SeasonalNaive(n), known, sample, 0).abs().nanmean()) for n in seasons}
+        season = min(seasons, key=errors.__getitem__)
+        residuals = window_residuals(SeasonalNaive(season), dataset(panel.series, season), windows, 0)
+        scores.append(Score.of(f"seasonal naive: the last {state.grid.step.format(season)}", residuals))
     began = time.perf_counter()
-    with own_randomness(options.random_state, options.accelerator):
-        linear = NLinear(made_of.lookback, made_of.horizon)
-        # As its authors train it: squared errors, steps that halve from epoch to epoch.
-        recipe = Recipe(learning_rate=5e-3, decay=0.5, max_epochs=options.max_epochs)
-        Trainer(
-            linear,
-            learned,
-            split.training,
-            split.validation,
-            pointwise("mse"),
-            recipe,
-            options.random_state,
-            make_fabric(options.accelerator, options.devices, options.precision),
-        ).run()
+    with fork_rng(options.random_state, options.accelerator):
+        linear = NLinear(lookback, horizon)
+        # As its authors train it: squared errors, a learning rate that halves after each epoch.
+        config = TrainerConfig(learning_rate=5e-3, schedule=Exponential(0.5), max_epochs=options.max_epochs)
+        fabric = make_fabric(options.accelerator, options.devices, options.precision)
+        data = (training, split.training, split.validation, pointwise("mse"))
+        Trainer(linear, *data, config, options.random_state, fabric).run()
     seconds = time.perf_counter() - began
-    count = sum(parameter.numel() for parameter in linear.parameters())
-    scores.append(_score("linear (NLinear)", errors_of_windows(linear, own, windows, 0), seconds, count))
+    residuals = window_residuals(linear, test, windows, 0)
+    scores.append(Score.of("linear (NLinear)", residuals, seconds=seconds, parameters=_count_parameters(linear)))
     return scores

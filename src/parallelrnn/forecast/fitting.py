@@ -1,157 +1,200 @@
-"""From series to all that a forecaster knows: profiles, a trained network, and how far off it is."""
+"""From a panel of series to a fitted state: scalers, a trained and pruned network, its calibration."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
+import copy
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from parallelrnn.errors import TableError, check_integer
-from parallelrnn.forecast.conformal import middle_of
-from parallelrnn.forecast.decomposition import Origins
-from parallelrnn.forecast.fitted import Fitted
-from parallelrnn.forecast.inference import calibrate
-from parallelrnn.forecast.initialization import start_network
+from parallelrnn.errors import ArgumentError, TableError, check_integer
+from parallelrnn.forecast.conformal import calibrate
+from parallelrnn.forecast.data import Panel, Series, warn_user
+from parallelrnn.forecast.initialization import initial_network
 from parallelrnn.forecast.model import Network
-from parallelrnn.forecast.options import Options
-from parallelrnn.forecast.panel import Panel, Series
-from parallelrnn.forecast.pruning import prune
-from parallelrnn.forecast.seasonality import calendar_periods
-from parallelrnn.forecast.windows import CovariateScale, Profile, Sequences
-from parallelrnn.training.checkpoint import Checkpoint, train
-from parallelrnn.training.collectives import from_first
+from parallelrnn.forecast.seasonality import calendar_periods, fit_cycles
+from parallelrnn.forecast.state import ForecasterState
+from parallelrnn.forecast.windows import Batch, CovariateScaler, SeriesScaler, WindowDataset
+from parallelrnn.nn import WaveDecoder
+from parallelrnn.training.checkpoint import Checkpoint
+from parallelrnn.training.distributed import from_first
 from parallelrnn.training.losses import pinball, pointwise
-from parallelrnn.training.trainer import Loss, Recipe, Trainer, make_fabric, own_randomness
+from parallelrnn.training.trainer import Loss, Trainer, fork_rng, make_fabric
+
+if TYPE_CHECKING:
+    from parallelrnn.forecast.api import Forecaster
 
 _LOOKBACK = 336  # steps, where series are long enough
-_SAMPLED = 512  # windows, by which forecasts are explained
-_MUCH = 10  # times the steps of a series
-_VALIDATION = 5  # a series over this is its part for validation
+_MAX_SAMPLE = 512  # windows that explanations, and the pruning of waves, are based on
+_MAX_LOOKBACK_RATIO = 10  # of the look-back to the longest series
+_VALIDATION_PART = 5  # a fifth of a series validates
+# How much worse forecasts may get when waves are removed, before the rest is trained to make up for it. The first
+# tolerance from which training does is taken.
+_PRUNING_TOLERANCES = (0.03, 0.005)
+_NO_WORSE = 1.001  # times the validation loss before
 
 
 @dataclass(frozen=True)
 class Split:
-    """Which windows are trained on, and which are not."""
+    """The windows that are trained on, and those that are not."""
 
     training: Tensor  # windows (N, 2)
     validation: Tensor
     first: list[int]  # of each series, the first origin that is not trained on
 
 
-def learn(options: Options, panel: Panel, val_size: int | None, checkpoint: Checkpoint | None = None) -> Fitted:
+def fit_panel(
+    options: Forecaster, panel: Panel, val_size: int | None, checkpoint: Checkpoint | None = None
+) -> ForecasterState:
     """Fit everything; random numbers come from a generator of their own."""
-    periods = _periods(options, panel)
+    periods, named = _periods(options, panel)
     lookback = options.lookback or _default_lookback(panel.series)
-    _tell_of_long_lookback(lookback, panel.series)
-    steps = [len(one) - _validation_steps(len(one), options.horizon, val_size) for one in panel.series]
+    longest = max(map(len, panel.series))
+    if lookback > _MAX_LOOKBACK_RATIO * longest:
+        warn_user(
+            f"lookback={lookback} is more than {_MAX_LOOKBACK_RATIO} times the longest series of {longest} steps; "
+            "padding before its beginning takes time and adds nothing"
+        )
+    steps = [len(series) - _validation_steps(len(series), options.horizon, val_size) for series in panel.series]
     _check_observed(panel, steps)
-    named = options.cycles is not None and options.cycles != "calendar"
-    profiles = [Profile.of(one, n, periods, named) for one, n in zip(panel.series, steps, strict=True)]
+    scalers = [
+        SeriesScaler.fit(series, n, fit_cycles(series, n, periods, named))
+        for series, n in zip(panel.series, steps, strict=True)
+    ]
     if named:
-        _tell_lost_cycles(panel.series, steps, profiles, periods)
-    covariates = CovariateScale.of(panel.series, steps)
-    sequences = Sequences(panel.series, profiles, covariates, lookback, options.horizon)
-    split = split_windows(panel.series, sequences, steps)
-    with own_randomness(options.random_state, options.accelerator):
-        network = start_network(options, panel, sequences, split.training, periods, profiles, covariates, steps)
-        network, history = _train(options, network, sequences, split, checkpoint)
-    sample = split.validation[:: max(1, len(split.validation) // _SAMPLED)]
-    return Fitted(
-        network,
-        panel.columns,
-        panel.grid,
-        tuple(periods),
-        named,
-        covariates,
-        {one.name: profile for one, profile in zip(panel.series, profiles, strict=True)},
-        {one.name: one.position + n for one, n in zip(panel.series, steps, strict=True)},
-        tuple(one.tail(lookback) for one in panel.series),
-        calibrate(network, sequences, middle_of(options.quantiles), split.first),
-        Origins.of(
-            network,
-            sequences.batch(sample),
-            sample[:, 0].tolist(),
-            [panel.series[index].position + origin for index, origin in sample.tolist()],
-        ),
-        None if options.quantiles is None else tuple(options.quantiles),
-        history,
+        _warn_missing_cycles(panel.series, steps, scalers, periods)
+    covariates = CovariateScaler.fit(panel.series, steps)
+    dataset = WindowDataset(panel.series, scalers, covariates, lookback, options.horizon)
+    split = split_windows(dataset, steps)
+    with fork_rng(options.random_state, options.accelerator):
+        network = initial_network(options, panel, dataset, split.training, periods, covariates, steps)
+        network, history = _train(options, network, dataset, split, checkpoint)
+    sample = _thinned(split.validation)
+    with torch.no_grad():
+        encoded = network.eval().encode(dataset.batch(sample))
+    quantiles = None if options.quantiles is None else tuple(options.quantiles)
+    return ForecasterState(
+        network=network,
+        columns=panel.columns,
+        grid=panel.grid,
+        periods=tuple(periods),
+        named_cycles=named,
+        covariates=covariates,
+        scalers=tuple(scalers),
+        trained_until=tuple(series.position + n for series, n in zip(panel.series, steps, strict=True)),
+        recent=tuple(series.tail(lookback) for series in panel.series),
+        calibration=calibrate(network, dataset, 0 if quantiles is None else quantiles.index(0.5), split.first),
+        sample=encoded,
+        sample_origins=dataset.origins(sample),
+        quantiles=quantiles,
+        history=history,
     )
 
 
 def _train(
-    options: Options, network: Network, sequences: Sequences, split: Split, checkpoint: Checkpoint | None
+    options: Forecaster, network: Network, dataset: WindowDataset, split: Split, checkpoint: Checkpoint | None
 ) -> tuple[Network, tuple[dict[str, float], ...]]:
-    """Train, and take out the waves that are not needed; the network, and the errors after each epoch."""
+    """Train a network and prune its waves; return it with the losses of each epoch."""
     loss = pointwise(options.loss) if options.quantiles is None else pinball(tuple(options.quantiles))
     fabric = make_fabric(options.accelerator, options.devices, options.precision)
-    seconds = 0.0
-
-    def trainer_of(network: Network, recipe: Recipe) -> Trainer[Network]:
-        return Trainer(network, sequences, split.training, split.validation, loss, recipe, options.random_state, fabric)
-
-    def train_again(network: Network) -> tuple[Network, float]:
-        nonlocal seconds
-        again = trainer_of(network, options.recipe().to_finish(seconds))
-        trained = again.run()
-        seconds += again.progress.seconds
-        return trained, again.progress.best
-
-    trainer = trainer_of(network, options.recipe())
-    trained = train(trainer, options.progress, checkpoint)
-    seconds = trainer.progress.seconds
+    data, config, seed = (
+        (dataset, split.training, split.validation, loss),
+        options.trainer_config(),
+        options.random_state,
+    )
+    trainer = Trainer(network, *data, config, seed, fabric, checkpoint=checkpoint)
+    trainer.resume()
+    network = trainer.run(show_progress=options.progress)
+    history, best, seconds = tuple(trainer.progress.history), trainer.progress.best, trainer.progress.seconds
     if not options.prune or (options.max_time is not None and seconds >= options.max_time):
-        return trained, tuple(trainer.progress.history)
-    judge = _as_first(loss) if fabric.world_size > 1 else loss
-    pruned, _ = prune(trained, sequences, split.validation, judge, trainer.progress.best, train_again)
-    return pruned, tuple(trainer.progress.history)
+        return network, history
+    # All processes have to remove the same waves, although their processors may round differently.
+    shared_loss = (lambda *batch: torch.tensor(from_first(float(loss(*batch))))) if fabric.world_size > 1 else loss
+    for candidate in pruned_networks(network, dataset.batch(_thinned(split.validation)), shared_loss):
+        left = None if config.max_time is None else max(1e-9, config.max_time - seconds)
+        rate = config.learning_rate * config.schedule.epoch_factor(()) ** 2  # that of the third epoch
+        finish = replace(config, learning_rate=rate, max_epochs=2, max_time=left)
+        trainer = Trainer(candidate, *data, finish, seed, fabric)
+        candidate = trainer.run()
+        seconds += trainer.progress.seconds
+        if trainer.progress.best <= best * _NO_WORSE:
+            return candidate, history
+    return network, history
 
 
-def _as_first(loss: Loss) -> Loss:
-    """As the first process finds it: all have to decide alike, and other processors round otherwise."""
-    return lambda *batch: torch.tensor(from_first(float(loss(*batch))))
+def pruned_networks(network: Network, batch: Batch, loss: Loss) -> Iterator[Network]:
+    """Yield copies of a network without waves that hardly matter, fewer waves first."""
+    if not isinstance(network.decoder, WaveDecoder):
+        return
+    order, losses = _order_of_removal(network, network.decoder, batch, loss)
+    for tolerance in _PRUNING_TOLERANCES:
+        count = max((n for n in range(len(order)) if losses[n] <= losses[0] * (1 + tolerance)), default=0)
+        if not count:
+            return
+        pruned = copy.deepcopy(network)
+        pruned.decoder = decoder = network.decoder.keep(order[count:])
+        pruned.config = replace(network.config, num_waves=decoder.num_waves, num_decays=decoder.num_decays)
+        yield pruned
 
 
-def _periods(options: Options, panel: Panel) -> list[float]:
+@torch.no_grad()
+def _order_of_removal(
+    network: Network, decoder: WaveDecoder, batch: Batch, loss: Loss
+) -> tuple[list[int], list[float]]:
+    """Return blocks in the order in which they are missed least, and the loss without the first n of them."""
+    encoded = network.eval().encode(batch)
+    parts = decoder.parts(encoded.state, network.config.horizon)  # (B, H, blocks, C * Q)
+
+    def loss_of(blocks: list[int]) -> float:
+        return float(loss(encoded.forecast(parts[:, :, blocks].sum(2)), batch.target, batch.weight))
+
+    left = list(range(parts.shape[2]))
+    order, losses = [], [loss_of(left)]
+    while len(left) > 1:
+        least, block = min((loss_of([other for other in left if other != block]), block) for block in left)
+        left.remove(block)
+        order.append(block)
+        losses.append(least)
+    return [*order, *left], losses
+
+
+def _thinned(windows: Tensor) -> Tensor:
+    return windows[:: max(1, len(windows) // _MAX_SAMPLE)]
+
+
+def _periods(options: Forecaster, panel: Panel) -> tuple[list[float], bool]:
+    """Return the periods of the cycles to look for, and whether the user has named them."""
     if options.cycles is None:
-        return []
-    return calendar_periods(panel.grid.step) if options.cycles == "calendar" else [float(p) for p in options.cycles]
+        return [], False
+    if options.cycles == "calendar":
+        return calendar_periods(panel.grid.step), False
+    return [float(period) for period in options.cycles], True
 
 
-def _tell_lost_cycles(
-    series: Sequence[Series], steps: Sequence[int], profiles: Sequence[Profile], periods: Sequence[float]
+def _warn_missing_cycles(
+    series: Sequence[Series], steps: Sequence[int], scalers: Sequence[SeriesScaler], periods: Sequence[float]
 ) -> None:
-    for one, n, profile in zip(series, steps, profiles, strict=True):
-        lost = [period for period in periods if period not in [cycle.period for cycle in profile.cycles]]
-        if lost:
-            warnings.warn(
-                f"series {one.name!r} lacks cycles of {', '.join(f'{one:g}' for one in lost)} steps: the {n} steps "
-                "that are learned from do not hold them twice",
-                stacklevel=5,
+    for one, n, scaler in zip(series, steps, scalers, strict=True):
+        fitted = [cycle.period for cycle in scaler.cycles]
+        missing = [f"{period:g}" for period in periods if period not in fitted]
+        if missing:
+            warn_user(
+                f"series {one.name!r} has no cycle of {', '.join(missing)} steps: its {n} training steps do not hold "
+                "it twice"
             )
 
 
 def _check_observed(panel: Panel, steps: Sequence[int]) -> None:
-    for one, n in zip(panel.series, steps, strict=True):
-        empty = np.flatnonzero(~one.observed[:n].any(axis=0))
+    for series, n in zip(panel.series, steps, strict=True):
+        empty = np.flatnonzero(~series.observed[:n].any(axis=0))
         if len(empty):
-            raise TableError(
-                f"series {one.name!r}: the target {panel.columns.targets[empty[0]]!r} has no value in the {n} steps "
-                "that are learned from; leave it out, or give a smaller val_size"
-            )
-
-
-def _tell_of_long_lookback(lookback: int, series: Sequence[Series]) -> None:
-    longest = max(len(one) for one in series)
-    if lookback > _MUCH * longest:
-        warnings.warn(
-            f"lookback={lookback} is more than {_MUCH} times the longest series, {longest} steps; what is before its "
-            "beginning says nothing and takes time",
-            stacklevel=4,
-        )
+            target = panel.columns.targets[empty[0]]
+            problem = f"series {series.name!r}: target {target!r} has no value in its {n} training steps"
+            raise TableError(problem, hint="drop it, or give a smaller {val_size}")
 
 
 def _default_lookback(series: Sequence[Series]) -> int:
@@ -160,33 +203,29 @@ def _default_lookback(series: Sequence[Series]) -> int:
 
 
 def _validation_steps(length: int, horizon: int, val_size: int | None) -> int:
-    """Steps at the end of a series that training does not see; none where that would leave nothing to learn from."""
+    """Return the steps at the end of a series that training does not see; none if that would leave too little."""
     if val_size is not None and check_integer("val_size", val_size, 1) < horizon:
-        raise ValueError(
-            f"val_size has to hold at least one forecast of {horizon} steps, got {val_size}; use {horizon} or more"
-        )
-    wanted = max(horizon, length // _VALIDATION) if val_size is None else val_size
+        raise ArgumentError(argument="val_size", expected=f"at least the horizon of {horizon} steps", got=val_size)
+    wanted = max(horizon, length // _VALIDATION_PART) if val_size is None else val_size
     return wanted if length - wanted > horizon + 1 else 0
 
 
-def split_windows(series: Sequence[Series], sequences: Sequences, steps: list[int]) -> Split:
-    """Windows whose futures lie in the first so many steps of each series, and windows whose futures lie after."""
-    lookback, horizon = sequences.lookback, sequences.horizon
-    # Windows of long series are whole; series that are too short for one begin within it.
-    least = [lookback if n >= lookback + horizon else min(2, max(1, n - horizon)) for n in steps]
-    training = sequences.with_future(sequences.origins(least, [n - horizon + 1 for n in steps]))
+def split_windows(dataset: WindowDataset, steps: list[int]) -> Split:
+    """Split windows into those whose futures lie in the first `steps` of each series, and those whose lie after."""
+    lookback, horizon, ends = dataset.lookback, dataset.horizon, dataset.lengths.tolist()
+    # Windows of long series are full; series that are too short for one begin within it.
+    first = [lookback if n >= lookback + horizon else min(2, max(1, n - horizon)) for n in steps]
+    training = dataset.with_target(dataset.windows(first, [n - horizon + 1 for n in steps]))
     if not len(training):
-        longest = max(series, key=len)
-        raise ValueError(
-            f"no series is long enough to learn a horizon of {horizon} steps from: the longest, {longest.name!r}, has "
-            f"{len(longest)}, or too much of them is missing; give longer series or a shorter horizon"
-        )
-    validation = sequences.with_future(sequences.origins(steps, [len(one) - horizon + 1 for one in series]))
+        longest = max(dataset.series, key=len)
+        problem = f"no series is long enough, or has enough values, to train for a horizon of {horizon} steps"
+        hint = "give longer series, or a smaller {horizon}"
+        raise TableError(f"{problem}: the longest, {longest.name!r}, has {len(longest)}", hint=hint)
+    validation = dataset.with_target(dataset.windows(steps, [end - horizon + 1 for end in ends]))
     if not len(validation):
-        warnings.warn(
-            "no series has a part that can be kept for validation, being too short or missing there: training does not "
-            "stop early, and intervals come from forecasts of what was trained on, so they are too narrow",
-            stacklevel=4,
+        warn_user(
+            "no series is long enough for a validation part, or its values are missing there: training does not stop "
+            "early, and intervals are calibrated on training data, so they are too narrow"
         )
-        return Split(training, training, least)
+        return Split(training, training, first)
     return Split(training, validation, list(steps))

@@ -1,151 +1,145 @@
-"""Where training starts: what is known beforehand about waves and effects is put into a network."""
+"""The network before its training: waves at the strongest periods of the series, effects by least squares."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from parallelrnn.forecast.model import Architecture, Network
-from parallelrnn.forecast.options import Options
-from parallelrnn.forecast.panel import Array, Panel, Series
-from parallelrnn.forecast.windows import CovariateScale, Profile, Sequences, observed_mean
+from parallelrnn.forecast.data import Array, Panel
+from parallelrnn.forecast.model import Network, NetworkConfig
+from parallelrnn.forecast.windows import CovariateScaler, WindowDataset, observed_mean
 from parallelrnn.nn import WaveDecoder
 
-_SEGMENT = 24  # steps that gated cells read at once, about
-_MANY = 5000  # windows; fewer are too few to learn from what else memory should be turned down
-_MUCH_BETTER = 0.75  # times the error of another level
+if TYPE_CHECKING:
+    from parallelrnn.forecast.api import Forecaster
+
+_GATED_SEGMENT = 24  # steps that gated cells read at once, about
+_MIN_GATE_WINDOWS = 5000  # fewer are too few to learn a gate from
+_MAX_SAMPLE = 5000  # windows on which the normalization is chosen
+_MUCH_BETTER = 0.75  # ratio of the errors of last value and mean, below which the last value is taken
 
 
-def start_network(
-    options: Options,
+def initial_network(
+    options: Forecaster,
     panel: Panel,
-    sequences: Sequences,
+    dataset: WindowDataset,
     training: Tensor,  # windows
     periods: Sequence[float],
-    profiles: Sequence[Profile],
-    covariates: CovariateScale,
+    covariates: CovariateScaler,
     steps: Sequence[int],
 ) -> Network:
-    """A network before its training: waves at the strongest lines of the spectrum, or else they would not find them."""
-    lookback = sequences.lookback
-    waves = _waves(options, panel.series, profiles, steps, lookback)
-    made_of = Architecture(
-        lookback,
-        options.horizon,
-        cell=options.cell,
-        decoder=options.decoder,
-        block_size=options.block_size,
-        hidden_size=options.hidden_size,
-        num_layers=options.num_layers,
-        num_waves=len(waves),
-        num_decays=options.num_decays,
-        normalize=_better_level(sequences, training) if options.normalize == "auto" else options.normalize,
-        segment=options.segment or default_segment(options.cell, lookback, periods),
-        gate=len(training) >= _MANY if options.gate is None else options.gate,
-        dropout=options.dropout,
-        channels=panel.series[0].values.shape[1],
-        past=len(panel.columns.past),
-        future=len(panel.columns.future),
-        static=len(panel.columns.static),
-        quantiles=1 if options.quantiles is None else len(options.quantiles),
+    """Return an untrained network: its waves start at the lines of the spectrum, which training would not find."""
+    lookback = dataset.lookback
+    # The calendar cycles are left in: they vary, and waves that start at them can follow that.
+    scaled = [
+        ((series.values - scaler.mean) / scaler.scale)[:n]
+        for series, scaler, n in zip(dataset.series, dataset.scalers, steps, strict=True)
+    ]
+    waves = wave_periods(scaled, options.num_waves, lookback, options.horizon)
+    if not waves and options.num_decays == 0:  # the decoder needs at least one block
+        waves = [_longest_period(lookback, options.horizon)]
+    network = Network(
+        NetworkConfig(
+            lookback=lookback,
+            horizon=options.horizon,
+            cell=options.cell,
+            decoder=options.decoder,
+            block_size=options.block_size,
+            hidden_size=options.hidden_size,
+            num_layers=options.num_layers,
+            num_waves=len(waves),
+            num_decays=options.num_decays,
+            normalize=_better_level(dataset, training) if options.normalize == "auto" else options.normalize,
+            segment=options.segment or default_segment(options.cell, lookback, periods),
+            gate=len(training) >= _MIN_GATE_WINDOWS if options.gate is None else options.gate,
+            dropout=options.dropout,
+            channels=dataset.channels,
+            past=len(panel.columns.past),
+            future=len(panel.columns.future),
+            static=len(panel.columns.static),
+            quantiles=1 if options.quantiles is None else len(options.quantiles),
+        )
     )
-    network = Network(made_of)
     if network.effect is not None:
-        _start_effect(network.effect, panel.series, profiles, covariates, steps)
+        _initialize_effect(network.effect, dataset, covariates, steps)
     if isinstance(network.decoder, WaveDecoder):
-        start_decoder(network.decoder, waves, lookback, options.horizon)
+        initialize_decoder(network.decoder, waves, lookback, options.horizon)
     return network
 
 
-def start_decoder(decoder: WaveDecoder, periods: Sequence[float], lookback: int, horizon: int) -> None:
-    """Waves at these periods, the rest as they are, all as lasting as the look-back; decays all over the horizon."""
+def initialize_decoder(decoder: WaveDecoder, periods: Sequence[float], lookback: int, horizon: int) -> None:
+    """Start waves at these periods with half-lives of the look-back, and spread decays over the horizon."""
     rest = (2 * np.pi / decoder.angle.detach().double()).tolist()[len(periods) :]
-    lasting = [float(lookback)] * decoder.num_waves
-    decoder.start_at([*periods, *rest], lasting, np.geomspace(2, 2 * horizon + 1, decoder.num_decays).tolist())
+    half_lives = [float(lookback)] * decoder.num_waves
+    decoder.start_at([*periods, *rest], half_lives, np.geomspace(2, 2 * horizon + 1, decoder.num_decays).tolist())
 
 
-def _better_level(sequences: Sequences, training: Tensor) -> str:
-    """What to take off a window: its mean, or its last value where that is much the better forecast.
+def _better_level(dataset: WindowDataset, training: Tensor) -> str:
+    """Return what to take off windows: their mean, or their last value where that is a much better forecast.
 
-    As it is for series that grow or wander; elsewhere the mean is less shaken by noise.
+    So it is for series that grow or wander; elsewhere the mean is less noisy.
     """
-    batch = sequences.batch(training[:: max(1, len(training) // _MANY)])
+    batch = dataset.batch(training[:: max(1, len(training) // _MAX_SAMPLE)])
     levels = batch.past[:, -1:], observed_mean(batch.past, batch.valid)
-    off = [float(((batch.target - level).abs() * batch.weight).sum()) for level in levels]
-    return "last" if off[0] < _MUCH_BETTER * off[1] else "mean"
-
-
-def _waves(
-    options: Options, series: Sequence[Series], profiles: Sequence[Profile], steps: Sequence[int], lookback: int
-) -> list[float]:
-    """Periods at which the waves of the decoder start."""
-    # The cycles of the calendar are left in: they vary, and waves that start at them can follow that.
-    scaled = [
-        ((one.values - profile.mean) / profile.scale)[:n]
-        for one, profile, n in zip(series, profiles, steps, strict=True)
-    ]
-    found = wave_periods(scaled, options.num_waves, lookback, options.horizon)
-    return found or [_longest(lookback, options.horizon)] * (options.num_decays == 0)  # there has to be something
+    last, mean = (float(((batch.target - level).abs() * batch.weight).sum()) for level in levels)
+    return "last" if last < _MUCH_BETTER * mean else "mean"
 
 
 def wave_periods(series: Sequence[Array], most: int, lookback: int, horizon: int) -> list[float]:
-    """The strongest periods of some series (T, C), each of variance one about, that forecasts can tell apart."""
-    return strongest_periods(series, most, 1 / min(lookback, 2 * horizon), _longest(lookback, horizon))
+    """Return the strongest periods of series (T, C) of unit variance that forecasts can tell apart."""
+    return strongest_periods(series, most, 1 / min(lookback, 2 * horizon), _longest_period(lookback, horizon))
 
 
-def _longest(lookback: int, horizon: int) -> float:
+def _longest_period(lookback: int, horizon: int) -> float:
     return float(max(lookback, horizon, 4))
 
 
 @torch.no_grad()
-def _start_effect(
-    effect: nn.Linear,
-    series: Sequence[Series],
-    profiles: Sequence[Profile],
-    covariates: CovariateScale,
-    steps: Sequence[int],
+def _initialize_effect(
+    effect: nn.Linear, dataset: WindowDataset, covariates: CovariateScaler, steps: Sequence[int]
 ) -> None:
-    """Effects of covariates by least squares over steps from one value to the next, in which levels do not matter."""
-    known, moved = [], []
-    for one, profile, n in zip(series, profiles, steps, strict=True):
-        known.append(np.diff(covariates.known(one.future[:n]), axis=0))
-        moved.append(np.diff(profile.to_scale(one)[:n], axis=0))
-    found = np.linalg.lstsq(np.concatenate(known), np.concatenate(moved), rcond=1e-6)[0]  # (F, C)
-    effect.weight.copy_(torch.from_numpy(found.T))
+    """Fit the effects of covariates by least squares to differences, in which levels do not matter."""
+    exog, moves = [], []
+    for series, scaler, n in zip(dataset.series, dataset.scalers, steps, strict=True):
+        exog.append(np.diff(covariates.transform("future", series.future[:n]), axis=0))
+        moves.append(np.diff(scaler.transform(series)[:n], axis=0))
+    weights = np.linalg.lstsq(np.concatenate(exog), np.concatenate(moves), rcond=1e-6)[0]  # (F, C)
+    effect.weight.copy_(torch.from_numpy(weights.T))
 
 
 def default_segment(cell: str, lookback: int, periods: Sequence[float]) -> int:
-    """One step for memory that is read; about a day for gates, in parts or multiples of the shortest cycle."""
+    """Return one step for memory that is read; about a day for gates, a divisor or multiple of the shortest cycle."""
     if cell in ("linear", "rnn") or lookback < 8:
         return 1
-    wanted = min(_SEGMENT, lookback // 4)
-    whole = [round(period) for period in periods if abs(period - round(period)) < 1e-9]
-    if not whole:
+    wanted = min(_GATED_SEGMENT, lookback // 4)
+    integers = [round(period) for period in periods if abs(period - round(period)) < 1e-9]
+    if not integers:
         return wanted
-    fitting = [n for n in range(1, lookback // 2 + 1) if n % whole[0] == 0 or whole[0] % n == 0]
+    fitting = [n for n in range(1, lookback // 2 + 1) if n % integers[0] == 0 or integers[0] % n == 0]
     return min(fitting, key=lambda n: abs(np.log(n / wanted)))
 
 
 def strongest_periods(series: Sequence[Array], most: int, apart: float, longest: float) -> list[float]:
-    """The periods of the highest peaks of the mean spectrum of some series (T, C), each of variance one about.
+    """Return the periods of the highest peaks of the mean spectrum of series (T, C) of unit variance.
 
-    At most so many, between 2 steps and `longest`, whose frequencies are `apart`: what a forecast could not tell from
-    each other is one wave.
+    At most `most`, between 2 steps and `longest`, with frequencies at least `apart`: what a forecast could not tell
+    apart is one wave.
     """
-    size = 1 << (max(len(one) for one in series) - 1).bit_length()
+    size = 1 << (max(len(values) for values in series) - 1).bit_length()
     power = np.zeros(size // 2 + 1)
-    for one in series:
-        for channel in one.T:
+    for values in series:
+        for channel in values.T:
             time = np.arange(len(channel))
             flat = channel - np.polyval(np.polyfit(time, channel, min(1, len(channel) - 1)), time)
             power += abs(np.fft.rfft(flat * np.hanning(len(flat)), size)) ** 2 / len(flat)
     inner = np.flatnonzero((power[1:-1] >= power[:-2]) & (power[1:-1] > power[2:])) + 1
     peaks = [int(index) for index in inner if 2 < size / index <= longest]
-    found: list[float] = []
+    periods: list[float] = []
     for index in sorted(peaks, key=lambda index: -power[index]):
-        if len(found) < most and all(abs(index / size - 1 / period) >= apart for period in found):
-            found.append(size / index)
-    return found
+        if len(periods) < most and all(abs(index / size - 1 / period) >= apart for period in periods):
+            periods.append(size / index)
+    return periods

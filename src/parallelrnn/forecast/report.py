@@ -1,87 +1,132 @@
-"""A page about a forecaster: what comes next, and of which cycles it is made."""
+"""The current forecast in a matplotlib figure, and as an HTML page with the cycles that it consists of."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from parallelrnn.forecast.answers import Question, answer, usual_levels
-from parallelrnn.forecast.explanation import Explanation
-from parallelrnn.forecast.fitted import Fitted, View
+from parallelrnn.errors import ArgumentError, printable
+from parallelrnn.forecast.data import Array
+from parallelrnn.forecast.decomposition import Explanation
+from parallelrnn.forecast.state import ForecasterState
+from parallelrnn.forecast.windows import WindowDataset
+from parallelrnn.interpret.colours import COLOURS
+from parallelrnn.interpret.display import optional
 from parallelrnn.interpret.report.page import page
 from parallelrnn.interpret.report.reading import Curve, Outlook, Reading
 from parallelrnn.io import write_text
 
-_SERIES = 12  # of many, that a page shows
-_NO_MODES = "A linear decoder has no forecast modes, and these series show no cycle of the calendar."
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_NEUTRAL = "#59636e"
+_MAX_SERIES = 12  # that a page shows
+_NO_MODES = "A linear decoder has no forecast modes, and these series have no calendar cycle."
 
 
-def write_page(path: str | Path, view: View, explanation: Explanation, title: str) -> Path:
-    """Write the page; give back its path."""
-    fitted = view.fitted
-    made_of, levels = fitted.network.made_of, usual_levels(fitted)
-    forecasts = answer(view, view.ends[:_SERIES], Question(levels), fitted.calibration)
-    past, future = [], []
-    channels = made_of.channels
-    for index, forecast in enumerate(forecasts):
-        series = view.series[index // channels]
-        values = np.where(series.observed, series.values, np.nan)[:, index % channels]
-        past.append(Curve(_times(fitted, series.position, len(series)), values))
-        future.append(Curve(_times(fitted, forecast.position, fitted.horizon), forecast.values["yhat"]))
-    bands = tuple(
-        (
-            f"{level:g} %",
-            tuple(one.values[f"yhat-lo-{level:g}"] for one in forecasts),
-            tuple(one.values[f"yhat-hi-{level:g}"] for one in forecasts),
-        )
-        for level in levels
+def plot_forecast(
+    state: ForecasterState, dataset: WindowDataset, name: Any, levels: Sequence[float], ax: Axes | None
+) -> Axes:
+    """Plot the forecast of one series, the first if `name` is None, with intervals after its recent values."""
+    labels = state.labels(dataset)
+    name = labels[0] if name is None else name
+    if name not in labels:
+        known = ", ".join(map(repr, labels[:5])) + (", ..." if len(labels) > 5 else "")
+        raise ArgumentError(argument="name", expected=f"one of {known}", got=name)
+    index, channel = divmod(labels.index(name), dataset.channels)
+    windows = dataset.last[index : index + 1]
+    columns = {key: values[0, :, channel] for key, values in state.forecast(dataset, windows, levels)[0].items()}
+    axes: Axes = optional("matplotlib.pyplot").subplots(figsize=(8, 3.2), layout="constrained")[1] if ax is None else ax
+    series = dataset.series[index]
+    future = state.grid.stamps(series.end, state.horizon)
+    axes.plot(
+        state.grid.stamps(series.position, len(series)),
+        _observed(dataset, index)[:, channel],
+        color=_NEUTRAL,
+        lw=1.2,
+        label="observed",
     )
-    names = tuple(str(forecast.name) for forecast in forecasts)
+    for level in levels:
+        low, high = columns[f"yhat-lo-{level:g}"], columns[f"yhat-hi-{level:g}"]
+        axes.fill_between(future, low, high, color=COLOURS["C"], alpha=0.2, lw=0, label=f"{level:g} %")
+    axes.plot(future, columns["yhat"], color=COLOURS["C"], lw=2, label="forecast")
+    axes.legend(frameon=False, ncols=2 + len(levels), loc="upper left")
+    axes.set_ylabel(printable(str(name)), parse_math=False)  # a name with two dollars is no formula
+    return axes
+
+
+def write_page(
+    path: str | Path,
+    state: ForecasterState,
+    dataset: WindowDataset,
+    columns: dict[str, Array],  # of `state.forecast` at the end of each series
+    levels: Sequence[float],
+    explanation: Explanation,
+    title: str,
+) -> Path:
+    """Write the page and return its path."""
+    shown = {key: values[:_MAX_SERIES].transpose(0, 2, 1).reshape(-1, state.horizon) for key, values in columns.items()}
+    names = tuple(map(str, state.labels(dataset)[: len(shown["yhat"])]))
+    past, future = [], []
+    for index, series in enumerate(dataset.series[:_MAX_SERIES]):
+        times = _times(state, series.position, len(series)), _times(state, series.end, state.horizon)
+        past += [Curve(times[0], values) for values in _observed(dataset, index).T]
+        future += [Curve(times[1], values) for values in columns["yhat"][index].T]
+    bands = tuple((f"{one:g} %", tuple(shown[f"yhat-lo-{one:g}"]), tuple(shown[f"yhat-hi-{one:g}"])) for one in levels)
     reading = Reading(
         title=title,
-        about=(_about_model(fitted), _about_data(fitted)),
-        is_linear=made_of.cell == "linear",
+        about=(_about_model(state), _about_data(state)),
+        is_linear=state.network.config.cell == "linear",
         inputs=names,
         outputs=names,
-        time=fitted.grid.step,
+        time=state.grid.step,
         features=explanation.features,
         modes=explanation.modes if len(explanation.modes) else None,
-        horizon=fitted.horizon,
+        components=None,
+        response=None,
+        local=None,
+        uncertainty=(),
+        horizon=state.horizon,
+        sequences=1,
+        recent=0,
         missing={} if len(explanation.modes) else {"modes": _NO_MODES},
         outlook=Outlook(tuple(past), tuple(future), bands),
     )
     return write_text(path, page(reading))
 
 
-def _times(fitted: Fitted, position: int, count: int) -> list[object]:
-    stamps = fitted.grid.stamps(position, count)
-    return list(stamps) if isinstance(fitted.grid.freq, int) else list(stamps.strftime("%Y-%m-%d %H:%M:%S"))
+def _observed(dataset: WindowDataset, index: int) -> Array:
+    series = dataset.series[index]
+    return np.where(series.observed, series.values, np.nan)
 
 
-def _about_model(fitted: Fitted) -> str:
-    made_of = fitted.network.made_of
-    parameters = sum(parameter.numel() for parameter in fitted.network.parameters())
-    blocks = made_of.hidden_size // made_of.block_size
-    decoder = (
-        f"a decoder of {_count(made_of.num_waves, 'wave')} and {_count(made_of.num_decays, 'decay')}"
-        if made_of.decoder == "waves"
-        else "a linear decoder"
-    )
-    memory = f"{_count(blocks, f'{made_of.cell} block')} of size {made_of.block_size}"
-    return f"Forecaster: {memory}, {decoder}, {parameters:,} parameters"
+def _times(state: ForecasterState, position: int, count: int) -> list[object]:
+    stamps = state.grid.stamps(position, count)
+    return list(stamps) if isinstance(state.grid.freq, int) else list(stamps.strftime("%Y-%m-%d %H:%M:%S"))
+
+
+def _about_model(state: ForecasterState) -> str:
+    config = state.network.config
+    parameters = sum(parameter.numel() for parameter in state.network.parameters())
+    blocks = _count(config.hidden_size // config.block_size, f"{config.cell} block")
+    decoder = "a linear decoder"
+    if config.decoder == "waves":
+        decoder = f"a decoder of {_count(config.num_waves, 'wave')} and {_count(config.num_decays, 'decay')}"
+    return f"Forecaster: {blocks} of size {config.block_size}, {decoder}, {parameters:,} parameters"
 
 
 def _count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-def _about_data(fitted: Fitted) -> str:
-    made_of = fitted.network.made_of
-    count = len(fitted.recent)
-    series = f"{count} series" if count > 1 else f"series {fitted.recent[0].name}"
-    step = fitted.grid.step
+def _about_data(state: ForecasterState) -> str:
+    config, step, count = state.network.config, state.grid.step, len(state.recent)
+    series = f"{count} series" if count > 1 else f"series {state.recent[0].name}"
     return (
-        f"{series}, {step.format(1)} apart; forecasts look back {step.format(made_of.lookback)} and ahead "
-        f"{step.format(made_of.horizon)}" + (f"; the first {_SERIES} series are shown" if count > _SERIES else "")
+        f"{series} with a step of {step.format(1)}; forecasts look back {step.format(config.lookback)} and ahead "
+        f"{step.format(config.horizon)}"
+        + (f"; the first {_MAX_SERIES} series are shown" if count > _MAX_SERIES else "")
     )

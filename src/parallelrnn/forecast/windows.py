@@ -1,8 +1,9 @@
-"""Series made ready for a network: without their cycles, at one scale, cut into windows."""
+"""What a network sees of series: values without their calendar cycles, at one scale, cut into windows."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -11,192 +12,217 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from parallelrnn.forecast.panel import Array, Series
-from parallelrnn.forecast.seasonality import Cycle, fit_cycles
+from parallelrnn.forecast.data import Array, Series
 
-_OFTEN = 3  # one value in so many is the same
+_TIED = 3  # a column of integers counts as such if one value in so many is the same
+_MAX_BATCH = 2048  # windows that go through a network at once where nothing is learned
 
 
 @dataclass(frozen=True)
-class Profile:
-    """What is known of one series beforehand: its level, its scale and its cycles of the calendar."""
+class Cycle:
+    """A cycle of one series whose phase is tied to the calendar: a sum of harmonics."""
+
+    period: float  # in steps
+    cosines: Array  # (harmonics, C)
+    sines: Array  # (harmonics, C)
+
+    def at(self, positions: NDArray[np.int64]) -> Array:
+        """Return the cycle at positions of the grid, (n, C)."""
+        turns = 2 * math.pi * np.outer(np.arange(1, len(self.cosines) + 1) / self.period, positions)[..., None]
+        total: Array = (np.cos(turns) * self.cosines[:, None] + np.sin(turns) * self.sines[:, None]).sum(axis=0)
+        return total
+
+
+@dataclass(frozen=True)
+class SeriesScaler:
+    """The level, scale and calendar cycles of one series."""
 
     mean: Array  # (C,)
     scale: Array  # (C,), above zero
-    cycles: tuple[Cycle, ...]  # of the series as it is
-    grain: Array  # (C,), what limits are rounded to: 1 for counts, 0 for what is not rounded
+    cycles: tuple[Cycle, ...]  # in the units of the series
+    integer_valued: Array  # (C,), 1 for counts, whose intervals are rounded outward to integers, else 0
 
     @classmethod
-    def of(cls, series: Series, steps: int, periods: Sequence[float], named: bool = False) -> Profile:
-        """From the first so many steps of a series; see `fit_cycles`."""
+    def fit(cls, series: Series, steps: int, cycles: tuple[Cycle, ...] = ()) -> SeriesScaler:
+        """Fit level and scale to the first `steps` steps of a series, or to all if it is constant in these."""
         values = np.where(series.observed[:steps], series.values[:steps], np.nan)
-        if (np.nanmin(values, axis=0) == np.nanmax(values, axis=0)).any():  # what comes later tells more
+        if (np.nanmin(values, axis=0) == np.nanmax(values, axis=0)).any():
             values = np.where(series.observed, series.values, np.nan)
-        return cls(*_mean_and_scale(values), fit_cycles(series, steps, periods, named), _grain(values))
+        mean, scale = _mean_and_scale(values)
+        return cls(mean, scale, cycles, _integer_valued(values))
 
-    def cycle_at(self, positions: NDArray[np.int64]) -> Array:
-        """The cycles of the calendar together, (n, C)."""
+    def cycles_at(self, positions: NDArray[np.int64]) -> Array:
+        """Return the sum of all cycles, (n, C)."""
         total = np.zeros((len(positions), len(self.mean)))
         for cycle in self.cycles:
             total += cycle.at(positions)
         return total
 
-    def to_scale(self, series: Series) -> Array:
-        """A series without its cycles, of variance one about."""
-        numbers = np.arange(series.position, series.end)
-        scaled: Array = (series.values - self.cycle_at(numbers) - self.mean) / self.scale
+    def transform(self, series: Series) -> Array:
+        """Return the values of a series without cycles, with a variance of about one."""
+        positions = np.arange(series.position, series.end)
+        scaled: Array = (series.values - self.cycles_at(positions) - self.mean) / self.scale
         return scaled
 
 
-def observed_mean(past: Tensor, valid: Tensor | None) -> Tensor:
-    """The mean over time of windows (B, L, C) where they are there, (B, 1, C)."""
-    there = torch.ones_like(past) if valid is None else valid[..., None].expand_as(past).to(past)
-    return (past * there).sum(1, keepdim=True) / there.sum(1, keepdim=True).clamp(min=1)
+@dataclass(frozen=True)
+class CovariateScaler:
+    """The mean and standard deviation of each covariate in training."""
+
+    past: Array  # (2, P)
+    future: Array  # (2, F)
+    static: Array  # (2, S)
+
+    @classmethod
+    def fit(cls, series: Sequence[Series], steps: Sequence[int]) -> CovariateScaler:
+        """Fit to the first steps of each series, as many as `steps` says."""
+        past = np.concatenate([one.past[:n] for one, n in zip(series, steps, strict=True)])
+        future = np.concatenate([one.future[:n] for one, n in zip(series, steps, strict=True)])
+        tables = (past, future, np.stack([one.static for one in series]))
+        return cls(*(np.stack(_mean_and_scale(table)) for table in tables))
+
+    def transform(self, kind: str, values: Array) -> Array:
+        """Scale covariates of this kind, "past", "future" or "static"."""
+        mean, scale = getattr(self, kind)
+        scaled: Array = (values - mean) / scale
+        return scaled
 
 
 class Batch(NamedTuple):
-    """Some windows: L steps of the past, H of the future."""
+    """Windows: L steps of the past, H of the future."""
 
     past: Tensor  # (B, L, C)
-    valid: Tensor | None  # (B, L), where the past is there; None if everywhere
+    valid: Tensor | None  # (B, L), where the series has begun; None if everywhere
     target: Tensor  # (B, H, C), the future
     weight: Tensor  # (B, H, C), one where the future was observed, zero if the end of the past was not
-    covariates: Tensor  # (B, L, P), of the past
-    known: Tensor  # (B, L + H, F), covariates known ahead
+    past_exog: Tensor  # (B, L, P)
+    future_exog: Tensor  # (B, L + H, F), covariates known ahead
     static: Tensor  # (B, S)
 
 
-class Sequences:
+class WindowDataset:
     """Many series as one long tensor, from which windows are cut.
 
-    Each series has L steps of padding before it and H after it, so that a window may start before it and end after it;
-    a window is named by its series and its origin, the number of steps before its future.
+    Each series has L steps of padding before it and H after it, so that windows may begin before it and end after it.
+    A window is a row (series, origin): the index of its series, and the number of steps before its future.
     """
 
     def __init__(
         self,
         series: Sequence[Series],
-        profiles: Sequence[Profile],
-        covariates: CovariateScale,
+        scalers: Sequence[SeriesScaler],
+        covariates: CovariateScaler,
         lookback: int,
         horizon: int,
-        ahead: Sequence[Array] | None = None,  # (H, F) each: known covariates after the last step
+        future_exog: Sequence[Array] | None = None,  # (H, F) each, after the last step
     ) -> None:
-        self.lookback, self.horizon = lookback, horizon
+        self.series, self.scalers = tuple(series), tuple(scalers)
+        self.lookback, self.horizon, self.channels = lookback, horizon, series[0].values.shape[1]
         self.lengths = torch.tensor([len(one) for one in series])
-        room = lookback + horizon
-        ends = torch.cumsum(self.lengths + room, 0)
-        self._bases = ends - self.lengths - room  # where the padding of each begins
-        channels = self.channels = series[0].values.shape[1]
+        padding = lookback + horizon
+        ends = torch.cumsum(self.lengths + padding, 0)
+        self._starts = ends - self.lengths - padding  # of the padding before each series
         total = int(ends[-1])
-        self._values = torch.zeros(total, channels)
-        self._observed = torch.zeros(total, channels)
-        self._there = torch.zeros(total, 1, dtype=torch.bool)
-        self._past = torch.zeros(total, series[0].past.shape[1])
-        self._known = torch.zeros(total, series[0].future.shape[1])
-        self._static = torch.from_numpy(np.stack([covariates.static(one.static) for one in series])).float()
-        for index, (one, profile) in enumerate(zip(series, profiles, strict=True)):
-            first = int(self._bases[index]) + lookback
+        self._values = torch.zeros(total, self.channels)
+        self._observed = torch.zeros(total, self.channels)
+        self._begun = torch.zeros(total, 1, dtype=torch.bool)
+        self._past_exog = torch.zeros(total, series[0].past.shape[1])
+        self._future_exog = torch.zeros(total, series[0].future.shape[1])
+        self._static = torch.from_numpy(
+            np.stack([covariates.transform("static", one.static) for one in series])
+        ).float()
+        for index, (one, scaler) in enumerate(zip(series, scalers, strict=True)):
+            first = int(self._starts[index]) + lookback
             rows = slice(first, first + len(one))
-            self._values[rows] = torch.from_numpy(profile.to_scale(one)).float()
+            self._values[rows] = torch.from_numpy(scaler.transform(one)).float()
             self._observed[rows] = torch.from_numpy(one.observed).float()
-            self._there[rows] = True
-            self._past[rows] = torch.from_numpy(covariates.past(one.past)).float()
-            known = one.future if ahead is None else np.concatenate([one.future, ahead[index]])
-            self._known[first : first + len(known)] = torch.from_numpy(covariates.known(known)).float()
+            self._begun[rows] = True
+            self._past_exog[rows] = torch.from_numpy(covariates.transform("past", one.past)).float()
+            future = one.future if future_exog is None else np.concatenate([one.future, future_exog[index]])
+            scaled = torch.from_numpy(covariates.transform("future", future)).float()
+            self._future_exog[first : first + len(future)] = scaled
 
-    def origins(self, begin: Sequence[int], end: Sequence[int]) -> Tensor:
-        """All windows of each series with an origin in [begin, end): (N, 2), series and origin."""
+    @property
+    def last(self) -> Tensor:
+        """The windows at the ends of all series."""
+        return torch.stack([torch.arange(len(self.series)), self.lengths], -1)
+
+    def origins(self, windows: Tensor) -> NDArray[np.int64]:
+        """Return the index of the series of each window, and the grid position where its future begins, (N, 2)."""
+        origins: NDArray[np.int64] = windows.numpy().copy()
+        origins[:, 1] += np.array([one.position for one in self.series])[origins[:, 0]]
+        return origins
+
+    def windows(self, begin: Sequence[int], end: Sequence[int]) -> Tensor:
+        """Return all windows (N, 2) of each series with an origin in [begin, end)."""
         limits = enumerate(zip(begin, end, strict=True))
-        return torch.cat([self.windows(index, first, last) for index, (first, last) in limits])
+        return torch.cat([self.windows_of(index, first, last) for index, (first, last) in limits])
 
-    def windows(self, index: int, begin: int, end: int) -> Tensor:
-        """Those of one series."""
+    def windows_of(self, index: int, begin: int, end: int) -> Tensor:
+        """Return the windows (N, 2) of one series."""
         origins = torch.arange(begin, max(begin, end))
         return torch.stack([torch.full_like(origins, index), origins], -1)
 
-    def with_future(self, windows: Tensor) -> Tensor:
-        """Of some windows, those of whose future anything counts; see `Batch.weight`."""
+    def with_target(self, windows: Tensor) -> Tensor:
+        """Return the windows of whose future anything counts; see `Batch.weight`."""
         series, origin = windows.unbind(-1)
-        now = self._bases[series] + origin + self.lookback
-        fair = self._observed[now - 1].amin(-1) > 0
+        now = self._starts[series] + origin + self.lookback
+        is_fair = self._observed[now - 1].amin(-1) > 0
         count = nn.functional.pad(self._observed.sum(-1).cumsum(0), (1, 0))
-        return windows[fair & (count[now + self.horizon] > count[now])]
+        return windows[is_fair & (count[now + self.horizon] > count[now])]
+
+    def batches(self, windows: Tensor) -> Iterator[Batch]:
+        """Yield all windows, not too many at once."""
+        return map(self.batch, windows.split(_MAX_BATCH))
 
     def batch(self, windows: Tensor) -> Batch:
-        """The windows (B, 2) of some series and origins."""
+        """Return windows (B, 2)."""
         series, origin = windows.unbind(-1)
-        start = self._bases[series] + origin
+        start = self._starts[series] + origin
         past, target = self._cut(self._values, start).split([self.lookback, self.horizon], 1)
         observed = self._cut(self._observed, start)[:, self.lookback - 1 :]
-        whole = bool((origin >= self.lookback).all())
+        is_full = bool((origin >= self.lookback).all())
         return Batch(
-            past,
-            None if whole else self._cut(self._there, start)[:, : self.lookback, 0],
-            target,
+            past=past,
+            valid=None if is_full else self._cut(self._begun, start)[:, : self.lookback, 0],
+            target=target,
             # What fills a gap at the end of the past leads to values after it: such a window would know the future.
-            observed[:, 1:] * observed[:, :1].amin(-1, keepdim=True),
-            self._cut(self._past, start)[:, : self.lookback],
-            self._cut(self._known, start),
-            self._static[series],
+            weight=observed[:, 1:] * observed[:, :1].amin(-1, keepdim=True),
+            past_exog=self._cut(self._past_exog, start)[:, : self.lookback],
+            future_exog=self._cut(self._future_exog, start),
+            static=self._static[series],
         )
 
     def _cut(self, table: Tensor, start: Tensor) -> Tensor:
-        """Windows (B, L + H, columns) of a long table, by whole rows of a view of it, not number by number."""
+        """Return windows (B, L + H, columns) of a long table, cut by whole rows of a view of it."""
         if not table.shape[1]:
             return table.new_zeros(len(start), self.lookback + self.horizon, 0)
         every = table.unfold(0, self.lookback + self.horizon, 1)  # (starts, columns, L + H)
         return every.index_select(0, start).transpose(1, 2)
 
 
-@dataclass(frozen=True)
-class CovariateScale:
-    """Means and deviations of covariates in training."""
-
-    past_mean: Array
-    past_scale: Array
-    known_mean: Array
-    known_scale: Array
-    static_mean: Array
-    static_scale: Array
-
-    @classmethod
-    def of(cls, series: Sequence[Series], steps: Sequence[int]) -> CovariateScale:
-        """From the first so many steps of some series."""
-        past = np.concatenate([one.past[:n] for one, n in zip(series, steps, strict=True)])
-        known = np.concatenate([one.future[:n] for one, n in zip(series, steps, strict=True)])
-        static = np.stack([one.static for one in series])
-        return cls(*(part for table in (past, known, static) for part in _mean_and_scale(table)))
-
-    def past(self, values: Array) -> Array:
-        """At a scale of one."""
-        return (values - self.past_mean) / self.past_scale
-
-    def known(self, values: Array) -> Array:
-        """At a scale of one."""
-        return (values - self.known_mean) / self.known_scale
-
-    def static(self, values: Array) -> Array:
-        """At a scale of one."""
-        return (values - self.static_mean) / self.static_scale
+def observed_mean(past: Tensor, valid: Tensor | None) -> Tensor:
+    """Return the mean over time (B, 1, C) of windows (B, L, C) where they are valid."""
+    weight = torch.ones_like(past) if valid is None else valid[..., None].expand_as(past).to(past)
+    return (past * weight).sum(1, keepdim=True) / weight.sum(1, keepdim=True).clamp(min=1)
 
 
-def _grain(values: Array) -> Array:
-    """Of each column, one if it holds whole numbers of which many are the same, such as sales that are often zero.
+def _integer_valued(values: Array) -> Array:
+    """Return for each column 1 if it holds integers with many ties, such as sales that are often zero, else 0.
 
-    A forecast that is off these by a hair would have them outside its interval all at once.
+    An interval that misses the common value by a hair would miss all of these at once.
     """
-    found = np.zeros(values.shape[1])
+    flags = np.zeros(values.shape[1])
     for channel, column in enumerate(values.T):
-        there = column[~np.isnan(column)]
-        if (there == np.round(there)).all():
-            _, times = np.unique(there, return_counts=True)
-            found[channel] = len(times) > 1 and times.max() * _OFTEN >= len(there)
-    return found
+        observed = column[~np.isnan(column)]
+        if (observed == np.round(observed)).all():
+            _, counts = np.unique(observed, return_counts=True)
+            flags[channel] = len(counts) > 1 and counts.max() * _TIED >= len(observed)
+    return flags
 
 
 def _mean_and_scale(table: Array) -> tuple[Array, Array]:
-    """Of each column, without what is missing; what does not vary but for rounding has a scale of one."""
+    """Return mean and deviation of each column without its gaps; what only varies by rounding has a scale of one."""
     scale = np.nanstd(table, axis=0)
     tiny = 1e-9 * np.nanmax(abs(table), axis=0)
     return np.nanmean(table, axis=0), np.where(scale > tiny, scale, 1.0)

@@ -12,52 +12,51 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from parallelrnn.errors import ArgumentError, MissingPackageError, ModelFileError, check_choice, check_integer
+
 try:
     import safetensors.torch
     from neuralforecast.common._base_model import BaseModel
     from neuralforecast.core import MODEL_FILENAME_DICT
     from neuralforecast.losses.pytorch import MAE
 
-    from parallelrnn.errors import check_integer
-    from parallelrnn.forecast.explanation import Explanation, memory_of
-    from parallelrnn.forecast.initialization import default_segment, start_decoder, wave_periods
-    from parallelrnn.forecast.model import DECODERS, Architecture, Network
+    from parallelrnn.forecast.decomposition import Explanation, memory_features
+    from parallelrnn.forecast.initialization import default_segment, initialize_decoder, wave_periods
+    from parallelrnn.forecast.model import DECODERS, Network, NetworkConfig
     from parallelrnn.forecast.windows import Batch
     from parallelrnn.interpret.display import Step
     from parallelrnn.interpret.modes import ForecastModes, forecast_modes
+    from parallelrnn.io import MODEL_FILE, load_model, save_model
     from parallelrnn.nn import WaveDecoder
-    from parallelrnn.training.arguments import check_blocks, check_choice
-    from parallelrnn.training.model_files import ModelFileError, ModelFormat
+    from parallelrnn.nn.encoder import check_block_size
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        f"these models need {error.name}, which is not installed: pip install 'parallelrnn[neuralforecast]'",
-        name=error.name,
-    ) from error
+    hint = "pip install 'parallelrnn[neuralforecast]'"
+    raise MissingPackageError(f"these models need {error.name}, which is not installed", hint=hint) from error
 
-_FORMAT = ModelFormat("parallelrnn.neuralforecast", 1)
-_EXPLAINED = 512  # windows, over which shares are taken
+_KIND, _VERSION = "parallelrnn.neuralforecast", 2
+_MAX_SAMPLE = 512  # windows over which shares are taken
 
 
 class ParaModel(BaseModel):  # type: ignore[misc]
-    """What the three models share: the network of `parallelrnn.Forecaster` in the training loop of neuralforecast.
+    """The network of `parallelrnn.Forecaster` in the training loop of neuralforecast.
 
-    The window is scaled by neuralforecast (`scaler_type`); blocks remember it, and its last state sets the amplitudes
-    of the damped waves and decays that the forecast is the sum of. The effect of `futr_exog_list` is linear.
+    neuralforecast scales the window (`scaler_type`); recurrent blocks remember it, and their last state sets the
+    amplitudes of the damped waves and decays that sum to the forecast. The effect of `futr_exog_list` is linear.
 
     Parameters
     ----------
     h, input_size
         Steps that are forecast, and that a forecast looks back.
     hidden_size, block_size, num_layers
-        Of the blocks that remember.
+        Sizes of the recurrent blocks.
     decoder, num_waves, num_decays
-        "waves", which start at the strongest lines of the spectrum of what is trained on; or "linear".
+        "waves", which start at the strongest lines of the spectrum of the training data; or "linear".
     segment
         Steps that are read at once; by default 1, about 24 for LSTM and GRU.
     gate, dropout
-        Of the memory before it sets the amplitudes; a gate may turn units down that are of unusual size.
+        Of the memory before it sets the amplitudes; a gate may turn down units of unusual size.
     others
-        As those of all models of neuralforecast, exogenous variables included.
+        As in all models of neuralforecast, exogenous variables included.
     """
 
     EXOGENOUS_FUTR = EXOGENOUS_HIST = EXOGENOUS_STAT = EXOGENOUS_CAT = True
@@ -113,12 +112,12 @@ class ParaModel(BaseModel):  # type: ignore[misc]
             check_integer("hidden_size", hidden_size, 1),
             check_integer("block_size", block_size, 1),
         )
-        check_blocks(hidden_size, block_size)
+        check_block_size(hidden_size, block_size)
         outputs = self.loss.outputsize_multiplier
         self.network = Network(
-            Architecture(
-                self.input_size,
-                h,
+            NetworkConfig(
+                lookback=self.input_size,
+                horizon=h,
                 cell=self.CELL,
                 decoder=decoder,
                 block_size=block_size,
@@ -141,75 +140,76 @@ class ParaModel(BaseModel):  # type: ignore[misc]
         # What is known ahead moves all quantiles alike, but each parameter of a distribution in its own way.
         distribution = self.loss.is_distribution_output and self.futr_exog_size
         self.effect_on = nn.Parameter(torch.ones(outputs)) if distribution else None
-        self._states: Tensor | None = None  # those that the latest forecasts outside training came from
+        self._states: Tensor | None = None  # of the latest forecasts outside training
 
     def forward(self, windows_batch: dict[str, Any]) -> Tensor:
-        """Forecasts (B, h, outputs of the loss) at the scale of the window."""
-        held = self.network.read(self._batch(windows_batch))
+        """Return forecasts (B, h, outputs of the loss) at the scale of the window."""
+        encoded = self.network.encode(self._batch(windows_batch))
         if not self.training:
-            self._states = held.state[-_EXPLAINED:].detach().cpu()
-        decoded: Tensor = self.network.decoder(held.state, self.h)
-        return decoded + (held.added if self.effect_on is None else held.added * self.effect_on)
+            self._states = encoded.state[-_MAX_SAMPLE:].detach().cpu()
+        decoded: Tensor = self.network.decoder(encoded.state, self.h)
+        return decoded + (encoded.exog_effect if self.effect_on is None else encoded.exog_effect * self.effect_on)
 
     def fit(self, dataset: Any, val_size: int = 0, test_size: int = 0, **more: Any) -> Any:
-        """As in neuralforecast; waves that have no amplitude yet start at the strongest lines of the spectrum."""
+        """Fit as neuralforecast does; waves without an amplitude yet start at the strongest lines of the spectrum."""
         decoder = self.network.decoder
         if isinstance(decoder, WaveDecoder) and not decoder.amplitudes.weight.any():
             if hasattr(dataset, "temporal"):
-                self._start(decoder, dataset, val_size + test_size)
+                self._initialize(decoder, dataset, val_size + test_size)
             else:
                 warnings.warn(
-                    "the series are not in memory, so that waves do not start at the lines of their spectrum but at "
-                    "periods from 4 to 512 steps",
+                    "the series are not in memory, so waves start at periods from 4 to 512 steps instead of the lines "
+                    "of their spectrum",
                     stacklevel=2,
                 )
         return super().fit(dataset, val_size, test_size, **more)
 
     def explanation(self, freq: str | None = None) -> Explanation:
-        """The waves and decays of the forecasts, with their shares in the latest, and what remembers them.
+        """Return the waves and decays of forecasts, with their shares in the latest, and how the model remembers.
 
-        Shares are of the last windows that were forecast, by `predict` say; before, there are none. Not `explain`,
-        which is a switch in neuralforecast.
+        Shares are those of the last windows that were forecast, for example by `predict`; before, there are none. The
+        name is not `explain`, which is a switch in neuralforecast.
         """
         time = Step.of(freq)
         modes = ForecastModes((), "a linear decoder has no modes", time)
         if isinstance(self.network.decoder, WaveDecoder):
             modes = forecast_modes(self.network.decoder, x=self._states, horizon=max(2, self.h), freq=freq)
-        return Explanation(modes, memory_of(self.network, time), None)
+        return Explanation(modes, memory_features(self.network, time), None)
 
     def save(self, path: str | Path) -> None:
-        """Write the model into a directory, as JSON and safetensors; `NeuralForecast.save` works as well."""
+        """Write the model into a directory; `NeuralForecast.save` works as well."""
         if "://" in str(path):
-            raise ValueError(f"expected a directory of this machine, got {path}; copy what is written there")
+            raise ArgumentError(argument="path", expected="a local directory", got=path, hint="copy it from there")
         data = self.serialize()
         header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])["__metadata__"]
-        _FORMAT.save(path, {"model": type(self).__name__, "header": header}, safetensors.torch.load(data))
+        metadata = {"model": type(self).__name__, "header": header}
+        save_model(Path(path) / MODEL_FILE, _KIND, _VERSION, metadata, safetensors.torch.load(data))
 
     @classmethod
     def load(cls, path: str | Path, *more: Any, **others: Any) -> ParaModel:
-        """A model from a directory that `save` wrote, or from a file of `NeuralForecast.save`."""
+        """Return a model from a directory that `save` wrote, or from a file of `NeuralForecast.save`."""
         read = super().load
         if not Path(path).is_dir():
             return read(path, *more, **others)  # type: ignore[no-any-return]
 
-        def make(words: dict[str, Any], tensors: dict[str, Tensor]) -> ParaModel:
-            if words["model"] != cls.__name__:
-                raise ModelFileError(f"{path} holds a {words['model']}, not a {cls.__name__}")
+        def build(metadata: dict[str, Any], tensors: dict[str, Tensor]) -> ParaModel:
+            if metadata["model"] != cls.__name__:
+                raise ModelFileError(f"{path} holds a {metadata['model']}, not a {cls.__name__}")
             with TemporaryDirectory() as folder:
-                file = Path(folder) / "model.safetensors"
-                safetensors.torch.save_file(tensors, file, words["header"])
+                file = Path(folder) / MODEL_FILE
+                safetensors.torch.save_file(tensors, file, metadata["header"])
                 return read(str(file), *more, **others)  # type: ignore[no-any-return]
 
-        return _FORMAT.load(path, make)
+        return load_model(path, _KIND, _VERSION, build)
 
-    def _start(self, decoder: WaveDecoder, dataset: Any, unseen: int) -> None:
-        """Put waves at the strongest lines of the spectrum; those that are left stay where they are."""
+    def _initialize(self, decoder: WaveDecoder, dataset: Any, unseen: int) -> None:
+        """Start waves at the strongest lines of the spectrum; waves that are left stay where they are."""
         values = dataset.temporal[:, dataset.y_idx].double().numpy()
         series = [one[: max(0, len(one) - unseen)] for one in np.split(values, dataset.indptr[1:-1])]
         scaled = [((one - one.mean()) / (one.std() or 1))[:, None] for one in series if len(one) > 2]
         if scaled:
             periods = wave_periods(scaled, decoder.num_waves, self.input_size, self.h)
-            start_decoder(decoder, periods, self.input_size, self.h)
+            initialize_decoder(decoder, periods, self.input_size, self.h)
 
     def _batch(self, windows: dict[str, Any]) -> Batch:
         mask = windows["insample_mask"].reshape(len(windows["insample_y"]), -1, 1)  # (B, L, 1)
@@ -217,20 +217,20 @@ class ParaModel(BaseModel):  # type: ignore[misc]
         valid = mask[..., 0].cummax(1).values > 0  # from the first value on
         valid[:, -1] = True
         begun = nn.functional.pad(valid, (0, self.h), value=True)
-        ahead = past.new_zeros(len(past), self.h, 1)
+        future = past.new_zeros(len(past), self.h, 1)
 
-        def given(name: str, *size: int) -> Tensor:
-            found: Tensor | None = windows[name]
-            return past.new_zeros(len(past), *size, 0) if found is None else found
+        def exog(name: str, *size: int) -> Tensor:
+            values: Tensor | None = windows[name]
+            return past.new_zeros(len(past), *size, 0) if values is None else values
 
         return Batch(
             past=past,
             valid=None if valid.all() else valid,
-            target=ahead,
-            weight=ahead,
-            covariates=given("hist_exog", self.input_size) * valid[..., None],
-            known=given("futr_exog", self.input_size + self.h) * begun[..., None],
-            static=given("stat_exog"),
+            target=future,
+            weight=future,
+            past_exog=exog("hist_exog", self.input_size) * valid[..., None],
+            future_exog=exog("futr_exog", self.input_size + self.h) * begun[..., None],
+            static=exog("stat_exog"),
         )
 
 

@@ -1,4 +1,4 @@
-"""The forecaster as one of sktime: `pip install 'parallelrnn[sktime]'`."""
+"""The forecaster in sktime: `pip install 'parallelrnn[sktime]'`."""
 
 from __future__ import annotations
 
@@ -11,35 +11,36 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from parallelrnn.errors import InputError, MissingPackageError, TableError
+
 try:
     import pandas as pd
     from sktime.forecasting.base import BaseForecaster
 
     from parallelrnn import Forecaster
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        f"ParaForecaster needs {error.name}, which is not installed: pip install 'parallelrnn[sktime]'", name=error.name
-    ) from error
+    hint = "pip install 'parallelrnn[sktime]'"
+    raise MissingPackageError(f"ParaForecaster needs {error.name}, which is not installed", hint=hint) from error
 
 if TYPE_CHECKING:
-    from parallelrnn.forecast.explanation import Explanation
-    from parallelrnn.forecast.grid import Grid
+    from parallelrnn.forecast.decomposition import Explanation
+    from parallelrnn.forecast.frequency import Grid
 
-_NARROWEST = 1.0  # per cent, of intervals around the median
+_MIN_LEVEL = 1.0  # per cent, of intervals around the median
 
 
 class ParaForecaster(BaseForecaster):  # type: ignore[misc]
     """`parallelrnn.Forecaster` in sktime: forecasts that are sums of readable cycles, with conformal intervals.
 
-    One model is fitted to all instances and columns of `y`; each is forecast from itself alone. Columns of `X` are
-    known ahead. `update` without parameters goes on from newer data; with them, it fits anew to all that was seen. What
-    was learned is in `forecaster_`, which explains and saves itself. All parameters but one are those of
-    `parallelrnn.Forecaster`.
+    One model is fitted to all instances and columns of `y`; each is forecast from its own past alone. Columns of `X`
+    are known ahead. `update` with `update_params=False` forecasts from newer data; else it fits again to all data. The
+    fitted `forecaster_` explains and saves itself. All parameters but one are those of `parallelrnn.Forecaster`.
 
     Parameters
     ----------
     val_size
-        Steps at the end of each series that tell when to stop and how wide intervals are; a fifth by default.
+        Steps at the end of each series that decide when training stops and how wide intervals are; by default a
+        fifth.
 
     Examples
     --------
@@ -71,7 +72,7 @@ class ParaForecaster(BaseForecaster):  # type: ignore[misc]
         "y_inner_mtype": ["pd.DataFrame", "pd-multiindex", "pd_multiindex_hier"],
         "X_inner_mtype": ["pd.DataFrame", "pd-multiindex", "pd_multiindex_hier"],
     }
-    _config = {"remember_data": False}  # what was seen is kept here, whatever sktime's default is
+    _config = {"remember_data": False}  # data are kept here, whatever sktime's default is
 
     def __init__(
         self,
@@ -108,17 +109,17 @@ class ParaForecaster(BaseForecaster):  # type: ignore[misc]
             if name not in ("self", "__class__"):
                 setattr(self, name, value)
         super().__init__()
-        self._y = self._X = None  # where sktime keeps data if it is told to by its configuration
+        self._y = self._X = None  # where sktime keeps data if its configuration says so
 
     def explain(self, X: pd.DataFrame | None = None) -> Explanation:
-        """The cycles of the forecasts, what remembers them, and the parts of the forecast; with `X` as in `predict`."""
+        """Return the cycles of forecasts, how the model remembers, and the components; with `X` as in `predict`."""
         self.check_is_fitted()
         ahead = self._ahead(self._check_X(X)) if X is not None or not self.forecaster_.future_covariates else None
         if not self._moved:
             return self.forecaster_.explain(ahead)
         known = ahead is not None or not self.forecaster_.future_covariates
-        parts = self.forecaster_.predict(self._seen(), futr_df=ahead, decompose=True) if known else None
-        return replace(self.forecaster_.explain(), components=parts)
+        components = self.forecaster_.predict(self._seen(), futr_df=ahead, decompose=True) if known else None
+        return replace(self.forecaster_.explain(), components=components)
 
     def _fit(self, y: pd.DataFrame, X: pd.DataFrame | None, fh: Any) -> ParaForecaster:
         self._seen_y, self._seen_x, self._moved = y, X, False
@@ -128,7 +129,7 @@ class ParaForecaster(BaseForecaster):  # type: ignore[misc]
             options["random_state"] = int(np.random.default_rng().integers(2**31))
         horizon = int(max(fh.to_relative(self.cutoff)))
         if horizon < 1:
-            raise NotImplementedError(f"in-sample forecasts are not made, and fh {list(fh)} lies before the end of y")
+            raise NotImplementedError(f"no in-sample forecasts: fh {list(fh)} lies before the end of y")
         known = [] if X is None else _names(X.columns)
         self.forecaster_ = Forecaster(horizon, future_covariates=known, **options)
         self.forecaster_.fit(self._seen(), _frequency(y.index), self.val_size)
@@ -138,7 +139,7 @@ class ParaForecaster(BaseForecaster):  # type: ignore[misc]
         self._seen_y, self._seen_x = _joined(self._seen_y, y), _joined(self._seen_x, X)
         if update_params:
             return self._fit(self._seen_y, self._seen_x, self._fh)
-        if self._instances is not None:  # those that are known keep their place, by which they are known
+        if self._instances is not None:  # known instances keep their place, which identifies them
             self._instances = self._instances.append(_instances(y.index)).unique()
         self._moved = True
         return self
@@ -148,60 +149,61 @@ class ParaForecaster(BaseForecaster):  # type: ignore[misc]
         return self._forecast(fh, X, (), wanted).set_axis(self._seen_y.columns, axis=1)
 
     def _predict_quantiles(self, fh: Any, X: pd.DataFrame | None, alpha: Sequence[float]) -> pd.DataFrame:
-        levels = {one: max(_NARROWEST, abs(200 * one - 100)) for one in alpha if one != 0.5}
-        names = {one: f"yhat-{'lo' if one < 0.5 else 'hi'}-{level:g}" for one, level in levels.items()} | {0.5: "yhat"}
-        wanted = [(column, names[one]) for column in range(self._seen_y.shape[1]) for one in alpha]
+        levels = {quantile: max(_MIN_LEVEL, abs(200 * quantile - 100)) for quantile in alpha if quantile != 0.5}
+        names = {quantile: f"yhat-{'lo' if quantile < 0.5 else 'hi'}-{level:g}" for quantile, level in levels.items()}
+        names[0.5] = "yhat"
+        wanted = [(column, names[quantile]) for column in range(self._seen_y.shape[1]) for quantile in alpha]
         columns = pd.MultiIndex.from_product([self._get_varnames(), alpha])
         return self._forecast(fh, X, sorted(set(levels.values())), wanted).set_axis(columns, axis=1)
 
     def _forecast(
         self, fh: Any, X: pd.DataFrame | None, levels: Sequence[float], wanted: Sequence[tuple[int, str]]
     ) -> pd.DataFrame:
-        """Some columns of forecasts, each of one column of `y`, with rows as `y` has them."""
+        """Return columns of forecasts, each of one column of `y`, with rows as `y` has them."""
         ahead, columns, grid = self._ahead(X), self._seen_y.shape[1], self.forecaster_.grid
-        with _in_words_of_sktime():
+        with _sktime_names():
             table = self.forecaster_.predict(self._seen() if self._moved else None, levels, ahead)
         horizon = self.forecaster_.horizon
-        found = {name: table[name].to_numpy().reshape(-1, columns, horizon) for _, name in wanted}  # (I, C, H) each
+        values = {name: table[name].to_numpy().reshape(-1, columns, horizon) for _, name in wanted}  # (I, C, H) each
         point = table["yhat"].to_numpy().reshape(-1, columns, horizon)
         positions = self._wanted(fh, grid)  # (I, steps)
         starts = grid.locate(pd.Index(table["ds"][::horizon]))[0].reshape(-1, columns, 1)
         steps = positions[:, None] - starts  # (I, C, steps): a series may end before others do
         if steps.min() < 0:
-            raise NotImplementedError("in-sample forecasts are not made; fh lies before the end of y")
+            raise NotImplementedError("no in-sample forecasts: fh lies before the end of y")
         further = self._continued(table, ahead, int(steps.max()) + 1) if steps.max() >= horizon else point
 
-        def chosen(column: int, name: str) -> Any:  # beyond the horizon, intervals are as wide as at its end
+        def select(column: int, name: str) -> Any:  # beyond the horizon, intervals are as wide as at its end
             step = steps[:, column]
-            both = (found[name], point)
-            limit, middle = (np.take_along_axis(one[:, column], step.clip(max=horizon - 1), -1) for one in both)
-            beyond = np.take_along_axis(further[:, column], step, -1) + limit - middle
+            inside = step.clip(max=horizon - 1)
+            limit, median = (np.take_along_axis(part[:, column], inside, -1) for part in (values[name], point))
+            beyond = np.take_along_axis(further[:, column], step, -1) + limit - median
             return np.where(step < horizon, limit, beyond).ravel()
 
         index = self._index(positions)
-        return pd.DataFrame({at: chosen(column, name) for at, (column, name) in enumerate(wanted)}, index)
+        return pd.DataFrame({at: select(column, name) for at, (column, name) in enumerate(wanted)}, index)
 
     def _continued(self, table: pd.DataFrame, ahead: pd.DataFrame | None, steps: int) -> NDArray[np.float64]:
-        """Forecasts (I, C, so many steps or more); beyond the horizon they take earlier ones as if these had come."""
+        """Return forecasts (I, C, steps or more); beyond the horizon, earlier forecasts stand in for observations."""
         columns, horizon, grid = self._seen_y.shape[1], self.forecaster_.horizon, self.forecaster_.grid
-        seen, found = self._seen().dropna(subset="y"), [table]
-        if ahead is not None:  # steps that no forecast is wanted of are as the last that is known
+        seen, tables = self._seen().dropna(subset="y"), [table]
+        if ahead is not None:  # steps that no forecast is wanted of repeat the last that is known
             last = ahead.sort_values("ds", kind="stable").groupby("unique_id", sort=False).tail(1)
             end = int(grid.locate(pd.Index(last["ds"]))[0].max()) + 1
             more = [last.assign(ds=stamp) for stamp in grid.stamps(end, steps + horizon)]
             ahead = pd.concat([ahead, *more], ignore_index=True).drop_duplicates(["unique_id", "ds"])
-        while horizon * len(found) < steps:
-            come = found[-1][["unique_id", "ds", "yhat"]].rename(columns={"yhat": "y"})
+        while horizon * len(tables) < steps:
+            next_rows = tables[-1][["unique_id", "ds", "yhat"]].rename(columns={"yhat": "y"})
             if ahead is not None:
-                come = come.merge(ahead, on=["unique_id", "ds"])
-            seen = pd.concat([seen, come], ignore_index=True)
+                next_rows = next_rows.merge(ahead, on=["unique_id", "ds"])
+            seen = pd.concat([seen, next_rows], ignore_index=True)
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # what is missing was told before
-                found.append(self.forecaster_.predict(seen, (), ahead))
-        return np.concatenate([one["yhat"].to_numpy().reshape(-1, columns, horizon) for one in found], -1)
+                warnings.simplefilter("ignore")  # missing values were warned of before
+                tables.append(self.forecaster_.predict(seen, (), ahead))
+        return np.concatenate([part["yhat"].to_numpy().reshape(-1, columns, horizon) for part in tables], -1)
 
     def _wanted(self, fh: Any, grid: Grid) -> NDArray[np.int64]:
-        """The positions to forecast, (instances, steps): after the end of each, or the times of `fh` for all."""
+        """Return the positions to forecast, (instances, steps): after the end of each, or the times of `fh` for all."""
         index = self._seen_y.index
         count = 1 if self._instances is None else len(self._instances)
         if not fh.is_relative:
@@ -212,7 +214,7 @@ class ParaForecaster(BaseForecaster):  # type: ignore[misc]
         return wanted
 
     def _index(self, positions: NDArray[np.int64]) -> pd.Index:
-        """Of a table like `y`, at positions (instances, steps) of the grid."""
+        """Return the index of a table like `y`, at positions (instances, steps) of the grid."""
         index, grid = self._seen_y.index, self.forecaster_.grid
         rows = [grid.stamps(int(row.min()), int(np.ptp(row)) + 1) for row in positions]
         if np.ptp(positions[0]) + 1 != positions.shape[1]:
@@ -225,32 +227,29 @@ class ParaForecaster(BaseForecaster):  # type: ignore[misc]
         return pd.MultiIndex.from_arrays([*levels, times], names=index.names)
 
     def _seen(self) -> pd.DataFrame:
-        """All that was seen, as `Forecaster` reads it."""
+        """Return all data so far, as `Forecaster` reads them."""
         y, x = self._seen_y, self._seen_x
         return self._long(y.index, None if x is None else x.reindex(y.index), y)
 
     def _ahead(self, X: pd.DataFrame | None) -> pd.DataFrame | None:
-        """What is known ahead, as `Forecaster` reads it."""
+        """Return what is known ahead, as `Forecaster` reads it."""
         if not self.forecaster_.future_covariates:
             return None
         if X is None:
-            raise ValueError(
-                f"this forecaster was fitted with X ({', '.join(self.forecaster_.future_covariates)}), which is known "
-                f"ahead; give X for the {self.forecaster_.horizon} steps after the end of y"
+            raise TableError(
+                f"this forecaster was fitted with X ({', '.join(self.forecaster_.future_covariates)})",
+                hint=f"give X for the {self.forecaster_.horizon} steps after the end of y",
             )
         known: Any = self._seen_x
         if set(X.columns) != set(known.columns):
-            raise ValueError(
-                f"X has the columns {list(X.columns)}, and this forecaster was fitted with {list(known.columns)}; give "
-                "the same"
-            )
+            raise TableError(f"X has columns {list(X.columns)}, but was fitted with {list(known.columns)}")
         # Where the last values of y are missing, steps that were seen are ahead of it.
         both = _joined(known, X[known.columns])
         both = both[self._owner(both.index) >= 0]  # instances that y does not have
         return self._long(both.index, both, None)
 
     def _long(self, index: pd.Index, X: pd.DataFrame | None, y: pd.DataFrame | None) -> pd.DataFrame:
-        """Rows for each instance and column of `y`, in their order, under a name of their own."""
+        """Return rows for each instance and column of `y`, in their order, under a name of their own."""
         columns, labels = self._seen_y.shape[1], self._labels()
         table = pd.DataFrame({"ds": _stamps(index.get_level_values(-1))})
         if X is not None:
@@ -263,22 +262,22 @@ class ParaForecaster(BaseForecaster):  # type: ignore[misc]
         return long.assign(unique_id=long["unique_id"].map(dict(enumerate(labels))))
 
     def _owner(self, index: pd.Index) -> NDArray[np.int64]:
-        """The number of the instance of each row."""
+        """Return the index of the instance of each row."""
         if self._instances is None:
             return np.zeros(len(index), np.int64)
         return np.asarray(self._instances.get_indexer(index.droplevel(-1)))
 
     def _labels(self) -> list[str]:
-        """What each instance and column is called in messages and explanations."""
+        """Return the name of each instance and column in messages and explanations."""
         columns = [str(name) for name in self._seen_y.columns]
         if self._instances is None:
             return _distinct(columns)
-        names = [", ".join(map(str, one if isinstance(one, tuple) else (one,))) for one in self._instances]
-        return _distinct(names if len(columns) == 1 else [f"{one}, {column}" for one in names for column in columns])
+        names = [", ".join(map(str, key if isinstance(key, tuple) else (key,))) for key in self._instances]
+        return _distinct(names if len(columns) == 1 else [f"{name}, {column}" for name in names for column in columns])
 
     @classmethod
     def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
-        """Small ones, for sktime's own checks."""
+        """Return small models, for sktime's own checks."""
         small = {
             "lookback": 4,
             "hidden_size": 4,
@@ -291,12 +290,12 @@ class ParaForecaster(BaseForecaster):  # type: ignore[misc]
 
 
 def _instances(index: pd.Index) -> pd.Index | None:
-    """What tells series apart, in the order in which they come."""
+    """Return what tells series apart, in order of appearance."""
     return index.droplevel(-1).unique() if isinstance(index, pd.MultiIndex) else None
 
 
 def _frequency(index: pd.Index) -> str | int | None:
-    """As `Forecaster` takes it, where an index knows."""
+    """Return the frequency as `Forecaster` takes it, where an index has one."""
     times = index.get_level_values(-1)
     if isinstance(times, pd.PeriodIndex):
         return str(pd.period_range(times[0], periods=3, freq=times.freq).to_timestamp().freqstr)
@@ -306,7 +305,7 @@ def _frequency(index: pd.Index) -> str | int | None:
 
 
 def _joined(before: pd.DataFrame | None, after: pd.DataFrame | None) -> Any:
-    """Of rows with the same index, those that came later."""
+    """Join rows; of those with the same index, the later ones win."""
     if before is None or after is None:
         return after if before is None else before
     both = pd.concat([before, after])
@@ -314,7 +313,7 @@ def _joined(before: pd.DataFrame | None, after: pd.DataFrame | None) -> Any:
 
 
 def _stamps(times: pd.Index) -> pd.Index:
-    """Times as `Forecaster` has them: days by the calendar of their zone, other times in UTC."""
+    """Return times as `Forecaster` takes them: days by the calendar of their zone, other times in UTC."""
     if isinstance(times, pd.PeriodIndex):
         return times.to_timestamp()
     if getattr(times, "tz", None) is None:
@@ -323,7 +322,7 @@ def _stamps(times: pd.Index) -> pd.Index:
 
 
 def _like(times: pd.Index, seen: pd.Index) -> pd.Index:
-    """Times as `y` has them."""
+    """Return times as `y` has them."""
     if isinstance(seen, pd.PeriodIndex):
         return times.to_period(seen.freq)
     zone = getattr(seen, "tz", None)
@@ -337,19 +336,20 @@ def _are_days(times: pd.DatetimeIndex) -> bool:
 
 
 @contextmanager
-def _in_words_of_sktime() -> Iterator[None]:
+def _sktime_names() -> Iterator[None]:
+    """Make errors name X, which the forecaster calls futr_df."""
     try:
         yield
-    except ValueError as error:
-        raise type(error)(str(error).replace("futr_df", "X")) from error
+    except InputError as error:
+        raise type(error)(error.sentence(lambda name: "X" if name == "futr_df" else name)) from error
 
 
 def _names(columns: pd.Index) -> list[str]:
-    """Of covariates, none that `Forecaster` uses for something else."""
+    """Return names of covariates, none of which `Forecaster` uses for something else."""
     return _distinct([f"X {name}" if name in ("ds", "y", "unique_id") else str(name) for name in columns])
 
 
 def _distinct(names: list[str]) -> list[str]:
-    """With its number where a name has been there before, so that those that come later change no name."""
+    """Number names that appeared before, so that later ones change no name."""
     first = {name: at for at, name in reversed(list(enumerate(names)))}
     return [name if first[name] == at else f"{name} ({at})" for at, name in enumerate(names)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 COLOURS = {"C": "#1f6fb4", "R": "#c7522a"}  # waves and decays; also forecasts and half-lives
 _SHADES = {"C": (COLOURS["C"], "#134a7c", "#0a2b4a"), "R": (COLOURS["R"], "#8c3517", "#571f0b")}  # by order
-PASSES = {"forward": COLOURS["C"], "backward": COLOURS["R"], "total": "0.25"}  # times of a layer
 
 # Interactive charts, drawn on a light or a dark page.
 PALETTE = ("#2f81c7", "#d2622f", "#3a9a5f", "#a05fc0", "#c79a1f", "#4fb3bf", "#b0628f")  # components, blocks

@@ -10,11 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from parallelrnn.errors import ArgumentError, MissingPackageError
+from parallelrnn.errors import ArgumentError, MissingPackageError, printable
 
 _EXTRAS = {"matplotlib": "plot", "pandas": "plot", "plotly": "report", "jinja2": "report"}  # of pyproject.toml
-# Control characters, lone surrogates, and characters that break lines or change the direction of writing.
-_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 # Units that convert into each other; months and years have no fixed number of days.
 _UNIT_FAMILIES: tuple[dict[str, float], ...] = (
     {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0},
@@ -87,11 +85,6 @@ def format_share(share: float) -> str:
 def count(number: int, noun: str) -> str:
     """Return a number with its noun, "1 block" or "3 blocks"."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def printable(text: str, keep: str = "") -> str:
-    """Escape the characters that a terminal would obey instead of showing, except those in `keep`."""
-    return _UNPRINTABLE.sub(lambda match: match[0] if match[0] in keep else ascii(match[0])[1:-1], text)
 
 
 class Summary(str):

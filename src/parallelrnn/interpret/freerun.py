@@ -61,7 +61,7 @@ class FreeRun:
             outputs = self.output(torch.zeros(1, self.size, dtype=torch.float64)).shape[-1]
         except RuntimeError as error:
             raise ArgumentError(
-                f"the readout does not accept the layer's output: {error}", argument="readout"
+                f"the module does not accept the layer's output: {error}", argument="readout"
             ) from error
         if outputs != layer.input_size:
             raise NoFreeRunError(

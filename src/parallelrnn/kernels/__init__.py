@@ -1,10 +1,9 @@
-"""The recurrence itself: one signature, several backends, one dispatcher."""
+"""The recurrence itself: one signature, several backends, one dispatcher. reference.py has the equations."""
 
-from parallelrnn.kernels.autocast import autocast_enabled
+from parallelrnn.kernels.closed_form import last_linear_state
+from parallelrnn.kernels.contexts import autocast_enabled, needs_gradient
 from parallelrnn.kernels.dispatch import can_stream, check_backend, recurrence, stream
-from parallelrnn.kernels.lags import last_linear_state
 from parallelrnn.kernels.linear import linear
-from parallelrnn.kernels.operators import needs_gradient
 from parallelrnn.kernels.weights import GATES, NUM_STATES, State, Weights
 
 __all__ = [

@@ -1,8 +1,8 @@
 """The recurrence on the CPU: the input projected chunk by chunk, each chunk run by the C kernels of csrc/.
 
-A chunk is as many steps as fit the cache. Its projection goes into memory that the next chunk uses again; inputs of a
-few columns are projected by the kernel itself, and their projection never exists in memory. Whoever calls has let
-`boundary` compare all shapes first.
+A chunk is as many steps as fit the cache. Its projection goes into memory that the next chunk reuses; inputs of a few
+columns are projected by the kernel itself, and their projection never exists in memory. Callers have validated all
+shapes with `validation` before.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from parallelrnn.kernels.library import INSTRUCTIONS, MODES, BackwardCall, Chunk
 from parallelrnn.kernels.memory import empty
 from parallelrnn.kernels.weights import GATES, Arguments, State, Stored, Weights
 
-FEW_INPUTS = 8  # so many columns are projected by the kernel
+FEW_INPUTS = 8  # inputs of up to so many columns are projected by the kernel
 CHUNK_BYTES = 2 << 20  # of projected inputs in a chunk: they stay in the cache, and calls are few
-FEWEST_ROWS = 256  # (step, batch entry) pairs in a chunk, however many bytes: products of fewer are slow
+FEWEST_ROWS = 256  # (step, batch entry) pairs in a chunk, whatever their bytes: products of fewer are slow
 
 
-def problem(weights: Weights) -> str:
-    """Why these weights cannot be run here; empty if they can."""
+def unsupported_reason(weights: Weights) -> str:
+    """Return why this backend cannot run these weights, or an empty string."""
     if INSTRUCTIONS is None:
         return "there are no C kernels"
     if weights.recurrent.dtype not in INSTRUCTIONS.lanes:
@@ -36,12 +36,12 @@ def problem(weights: Weights) -> str:
 
 
 def stores_gates(mode: str, weights: Weights) -> bool:
-    """Whether training keeps the gates; where the input has few columns, computing them again is as fast."""
+    """Return whether training stores the gates; with few input columns, recomputing them is as fast."""
     return len(GATES[mode]) > 1 and not _projects_inside(weights)
 
 
 def forward(arguments: Arguments, training: bool) -> tuple[State, Stored]:
-    """The final state and the output, and for training what backward needs."""
+    """Return the final state and the output, and for training what backward needs."""
     mode, x, weights, state, lengths, reverse = arguments
     gates, width = len(GATES[mode]), weights.recurrent.shape[1] * weights.recurrent.shape[2]
     length, batch, _ = x.shape
@@ -49,11 +49,11 @@ def forward(arguments: Arguments, training: bool) -> tuple[State, Stored]:
     state = tuple(_copy(s) for s in state)
     output = empty(length, batch, width, dtype=dtype)
     cells = empty(length, batch, width, dtype=dtype) if training and mode == "LSTM" else None
-    kept = empty(length, batch, gates * width, dtype=dtype) if training and stores_gates(mode, weights) else None
-    run = _Forward(mode, weights, batch, lengths, reverse, whole=_projects_inside(weights))
+    stored = empty(length, batch, gates * width, dtype=dtype) if training and stores_gates(mode, weights) else None
+    run = _Forward(mode, weights, batch, lengths, reverse, one_chunk=_projects_inside(weights))
     for begin, end in run.chunks(length):
-        run(x[begin:end], begin, state, output[begin:end], _part(cells, begin, end), _part(kept, begin, end))
-    return state, Stored(output, cells, kept)
+        run(x[begin:end], begin, state, output[begin:end], _part(cells, begin, end), _part(stored, begin, end))
+    return state, Stored(output, cells, stored)
 
 
 def stream(
@@ -64,26 +64,26 @@ def stream(
     lengths: Tensor | None,
     aggregate: tuple[Tensor, Tensor | None] | None,
 ) -> tuple[Tensor, State]:
-    """Inference of a stack of layers, all layers of one chunk before the next, and a linear map over the last.
+    """Run a stack of layers in inference, all layers of one chunk before the next, and a linear map over the last.
 
-    No layer's output but the last exists as a whole. Only for stacks that run in one direction.
+    Only the output of the last layer ever exists as a whole. Only for stacks that run in one direction.
     """
     length, batch, _ = x.shape
     dtype = layers[0].recurrent.dtype
     width = state[0].shape[2]
     final = tuple(_copy(s) for s in state)
     states = list(zip(*final, strict=True))
-    whole = len(layers) == 1 and aggregate is None and _projects_inside(layers[0])
-    runs = [_Forward(mode, weights, batch, lengths, False, whole) for weights in layers]
+    one_chunk = len(layers) == 1 and aggregate is None and _projects_inside(layers[0])
+    runs = [_Forward(mode, weights, batch, lengths, False, one_chunk) for weights in layers]
     features = width if aggregate is None else aggregate[0].shape[0]
     result = empty(length, batch, features, dtype=dtype)
     steps = runs[0].steps(length)
-    apart = len(layers) - (aggregate is None)  # layers whose output is not the result
-    between = [torch.empty(steps, batch, width, dtype=dtype) for _ in range(apart)]
+    num_buffers = len(layers) - (aggregate is None)  # layers whose output is not the result
+    buffers = [torch.empty(steps, batch, width, dtype=dtype) for _ in range(num_buffers)]
     for begin, end in runs[0].chunks(length):
         part = x[begin:end]
         for index, run in enumerate(runs):
-            output = between[index][: end - begin] if index < apart else result[begin:end]
+            output = buffers[index][: end - begin] if index < num_buffers else result[begin:end]
             run(part, begin, states[index], output, None, None)
             part = output
         if aggregate is not None:
@@ -102,7 +102,7 @@ def backward(
     grad_state: Sequence[Tensor | None],
     needs_x: bool,
 ) -> tuple[Tensor | None, Weights, State]:
-    """The gradients of x (if needed), of the weights and of the initial state."""
+    """Return the gradients of x (if needed), of the weights and of the initial state."""
     if grad_output is not None:
         grad_output = grad_output.resolve_neg()
     run = _Backward(arguments, stored, grad_state, needs_x)
@@ -112,12 +112,19 @@ def backward(
 
 
 class _Recurrence:
-    """What forward and backward have in common: the weights as C sees them, and the chunks of time."""
+    """The common part of forward and backward: the weights as C sees them, and the chunks of time."""
 
     def __init__(
-        self, mode: str, weights: Weights, batch: int, lengths: Tensor | None, reverse: bool, whole: bool, chunk: Chunk
+        self,
+        mode: str,
+        weights: Weights,
+        batch: int,
+        lengths: Tensor | None,
+        reverse: bool,
+        one_chunk: bool,
+        chunk: Chunk,
     ) -> None:
-        assert INSTRUCTIONS is not None, "callers ask problem() first"
+        assert INSTRUCTIONS is not None, "callers ask unsupported_reason() first"
         self.instructions = INSTRUCTIONS
         self.gates, self.num_blocks, self.block_size, _ = weights.recurrent.shape
         self.width = self.num_blocks * self.block_size
@@ -125,10 +132,10 @@ class _Recurrence:
         self.reverse = reverse
         self.dtype = weights.recurrent.dtype
         self.lengths = None if lengths is None else lengths.resolve_neg()
-        self.whole = whole  # one chunk for the whole sequence
+        self.one_chunk = one_chunk  # for the whole sequence
         self.inside = _projects_inside(weights)
         self.inputs = weights.input.shape[1]
-        # Kept, so that the memory the pointers lead to stays.
+        # The pointers below lead into this memory, so it has to outlive them.
         self.weights = weights = Weights(*(None if weight is None else _plain(weight) for weight in weights))  # type: ignore[arg-type]
         self.chunk = chunk
         chunk.batch, chunk.num_blocks, chunk.block_size = batch, self.num_blocks, self.block_size
@@ -137,25 +144,25 @@ class _Recurrence:
         chunk.bias_ih, chunk.bias_hh = _pointer(weights.input_bias), _pointer(weights.recurrent_bias)
 
     def steps(self, length: int) -> int:
-        """Steps in a chunk of a sequence of this length."""
-        if self.whole or self.batch == 0:
+        """Return the number of steps in a chunk of a sequence of this length."""
+        if self.one_chunk or self.batch == 0:
             return max(1, length)
         return max(1, min(length, chunk_rows(self.gates * self.width, self.dtype) // self.batch))
 
     def chunks(self, length: int) -> list[tuple[int, int]]:
-        """Where each chunk begins and ends, in the order in which the recurrence meets them."""
+        """Return where each chunk begins and ends, in the order of the recurrence."""
         steps = self.steps(length)
         chunks = [(begin, min(begin + steps, length)) for begin in range(0, length, steps)]
         return chunks[::-1] if self.reverse else chunks
 
     def real_steps(self, begin: int, end: int) -> Tensor | None:
-        """How many steps of each sequence are real in a chunk."""
+        """Return how many steps of each sequence are real in a chunk."""
         return None if self.lengths is None else self.lengths.clamp(begin, end) - begin
 
     def point_at(
         self, x: Tensor, real_steps: Tensor | None, output: Tensor, cells: Tensor | None, gates: Tensor | None
     ) -> None:
-        """Let the chunk that goes to C be this one."""
+        """Point the structure that C reads at this chunk."""
         chunk = self.chunk
         chunk.steps = x.shape[0]
         if self.inside:
@@ -167,20 +174,20 @@ class _Recurrence:
 
 class _Forward(_Recurrence):
     def __init__(
-        self, mode: str, weights: Weights, batch: int, lengths: Tensor | None, reverse: bool, whole: bool
+        self, mode: str, weights: Weights, batch: int, lengths: Tensor | None, reverse: bool, one_chunk: bool
     ) -> None:
         self.call = ForwardCall()
-        super().__init__(mode, weights, batch, lengths, reverse, whole, self.call.chunk)
+        super().__init__(mode, weights, batch, lengths, reverse, one_chunk, self.call.chunk)
         self.workspace: Tensor | None = None
 
     def __call__(
         self, x: Tensor, begin: int, state: State, output: Tensor, cells: Tensor | None, gates: Tensor | None
     ) -> None:
-        """Run the steps of x, the first of which is step `begin` of the sequence, and move `state` on past them."""
+        """Run the steps of x, which start at step `begin` of the sequence, and advance `state` past them."""
         real_steps = self.real_steps(begin, begin + x.shape[0])
         x = x.resolve_neg()
         if self.inside:
-            x = _with_neighbouring_columns(x)
+            x = _with_contiguous_columns(x)
         else:
             self.call.projected = self._project(x, gates).data_ptr()
         self.point_at(x, real_steps, output, cells, gates)
@@ -188,7 +195,7 @@ class _Forward(_Recurrence):
         _check(self.instructions.forward[self.dtype](ctypes.byref(self.call)))
 
     def _project(self, x: Tensor, gates: Tensor | None) -> Tensor:
-        """W_ih x, without bias, in the memory of the gates, or in memory that the next chunk uses again."""
+        """Return W_ih x, without bias, in the memory of the gates, or in memory that the next chunk reuses."""
         rows, columns = x.shape[0] * self.batch, self.gates * self.width
         if gates is None:
             if self.workspace is None or len(self.workspace) < rows:
@@ -209,7 +216,7 @@ class _Backward(_Recurrence):
         self.x = x.resolve_neg()
         self.state = tuple(map(_plain, state))
         self.output = _plain(stored.output)
-        self.cells, self.kept_gates = (None if s is None else _plain(s) for s in stored[1:])
+        self.cells, self.stored_gates = (None if s is None else _plain(s) for s in stored[1:])
         self.grad_x = empty(*x.shape, dtype=self.dtype) if needs_x else None
         self.grad_weights = Weights(*(None if w is None else torch.zeros_like(w) for w in self.weights))  # type: ignore[arg-type]
         self.grad_state: State = tuple(
@@ -232,18 +239,18 @@ class _Backward(_Recurrence):
             call.grad_weight_ih = self.grad_weights.input.data_ptr()
 
     def __call__(self, grad_output: Tensor | None, begin: int, end: int) -> None:
-        """The backward of the steps from `begin` to `end`; chunks come in the order opposite to forward's."""
+        """Run the backward of the steps from `begin` to `end`. Chunks come in the opposite order of forward."""
         x, real_steps, rows = self.x[begin:end], self.real_steps(begin, end), (end - begin) * self.batch
         before = tuple(
             self._before(s, states, begin, end) for s, states in zip(self.state, self._states(), strict=True)
         )
         if self.inside:
-            x = _with_neighbouring_columns(x)
+            x = _with_contiguous_columns(x)
         self.point_at(
-            x, real_steps, self.output[begin:end], _part(self.cells, begin, end), _part(self.kept_gates, begin, end)
+            x, real_steps, self.output[begin:end], _part(self.cells, begin, end), _part(self.stored_gates, begin, end)
         )
         if grad_output is not None:
-            grad_output = _with_neighbouring_columns(grad_output[begin:end])
+            grad_output = _with_contiguous_columns(grad_output[begin:end])
             self.call.grad_output_step, self.call.grad_output_row, _ = grad_output.stride()
         self.call.grad_output = _pointer(grad_output)
         self.call.h_before, self.call.c_before = before[0].data_ptr(), _pointer(before[1] if len(before) > 1 else None)
@@ -260,23 +267,23 @@ class _Backward(_Recurrence):
             self._add_recurrent_gradients(grad_gates, before[0], real_steps, begin, end)
 
     def _states(self) -> tuple[Tensor, ...]:
-        """The stored states of all steps: h, for the LSTM also c."""
+        """Return the stored states of all steps: h, for the LSTM also c."""
         return (self.output,) if self.cells is None else (self.output, self.cells)
 
     def _before(self, initial: Tensor, states: Tensor, begin: int, end: int) -> Tensor:
-        """The state (B, d) before the first step that the recurrence takes in a chunk."""
+        """Return the state (B, d) before the first step that the recurrence takes in a chunk."""
         if not self.reverse:
             return states[begin - 1] if begin else initial
         if end == len(states):
             return initial
         if self.lengths is None:
             return states[end]
-        return torch.where(self.lengths[:, None] > end, states[end], initial)  # others begin within the chunk
+        return torch.where(self.lengths[:, None] > end, states[end], initial)  # shorter ones begin within the chunk
 
     def _add_recurrent_gradients(
         self, grad_gates: Tensor, h_before: Tensor, real_steps: Tensor | None, begin: int, end: int
     ) -> None:
-        """For large blocks: their weight gradients are worth a matrix product each."""
+        """Add the weight gradients of large blocks, each of which is worth a matrix product."""
         rows = (end - begin) * self.batch
         by_gate = list(grad_gates.chunk(self.gates, 1))  # (N, d) each
         if self.grad_weights.input_bias is not None:
@@ -286,16 +293,16 @@ class _Backward(_Recurrence):
         if self.grad_weights.recurrent_bias is not None:
             for bias, grad in zip(self.grad_weights.recurrent_bias.chunk(self.gates), by_gate, strict=True):
                 bias.add_(grad.sum(0))
-        for some, h in self._states_before(h_before, real_steps, begin, end):
+        for rows_of_chunk, h in self._states_before(h_before, real_steps, begin, end):
             by_block = h.view(-1, self.num_blocks, self.block_size).transpose(0, 1)  # (K, N, D)
             for grad_recurrent, grad in zip(self.grad_weights.recurrent, by_gate, strict=True):
-                blocks = grad[some].unflatten(1, (self.num_blocks, self.block_size)).permute(1, 2, 0)
+                blocks = grad[rows_of_chunk].unflatten(1, (self.num_blocks, self.block_size)).permute(1, 2, 0)
                 grad_recurrent.baddbmm_(blocks, by_block)
 
     def _states_before(
         self, h_before: Tensor, real_steps: Tensor | None, begin: int, end: int
     ) -> list[tuple[slice, Tensor]]:
-        """Rows of a chunk, and the state before each of them."""
+        """Return rows of a chunk, with the state before each of them."""
         if not self.reverse:
             return [(slice(self.batch), h_before), (slice(self.batch, None), self.output[begin : end - 1])]
         later, last = self.output[begin + 1 : end], (end - begin - 1) * self.batch
@@ -303,23 +310,23 @@ class _Backward(_Recurrence):
             return [(slice(last), later), (slice(last, None), h_before)]
         h = torch.cat([later, h_before[None]])
         rows = real_steps.nonzero().squeeze(1)
-        h[real_steps[rows] - 1, rows] = h_before[rows]  # each sequence has begun at its own last step
+        h[real_steps[rows] - 1, rows] = h_before[rows]  # each sequence begins at its own last step
         return [(slice(None), h)]
 
 
 def chunk_rows(columns: int, dtype: torch.dtype) -> int:
-    """(step, batch entry) pairs in a chunk whose projected inputs have so many columns."""
+    """Return the number of (step, batch entry) pairs in a chunk whose projected inputs have so many columns."""
     return max(FEWEST_ROWS, CHUNK_BYTES // (columns * dtype.itemsize))
 
 
 def _projects_inside(weights: Weights) -> bool:
-    assert INSTRUCTIONS is not None, "callers ask problem() first"
+    assert INSTRUCTIONS is not None, "callers ask unsupported_reason() first"
     is_small = weights.recurrent.shape[2] <= INSTRUCTIONS.lanes[weights.recurrent.dtype]
     return is_small and 1 <= weights.input.shape[1] <= FEW_INPUTS
 
 
 def _plain(tensor: Tensor) -> Tensor:
-    """The numbers one after the other in memory, none with its sign turned on reading."""
+    """Return a contiguous tensor whose memory holds its values, without a lazy negation."""
     return tensor.resolve_neg().contiguous()
 
 
@@ -327,7 +334,7 @@ def _copy(tensor: Tensor) -> Tensor:
     return tensor.resolve_neg().clone(memory_format=torch.contiguous_format)
 
 
-def _with_neighbouring_columns(tensor: Tensor) -> Tensor:
+def _with_contiguous_columns(tensor: Tensor) -> Tensor:
     return tensor if tensor.stride(-1) == 1 or tensor.shape[-1] == 1 else tensor.contiguous()
 
 

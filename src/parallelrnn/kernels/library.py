@@ -1,4 +1,4 @@
-"""The shared library of C kernels: where it is, what it can do, and its structures."""
+"""The shared library of C kernels: loading it, its instruction sets, and its structures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 
 MODES = ("RNN_TANH", "RNN_RELU", "RNN_SIGMOID", "RNN_LINEAR", "LSTM", "GRU")  # in the order of recurrence.h
 DTYPES = (torch.float32, torch.float64)
-VARIABLE = "PARALLELRNN_INSTRUCTIONS"  # which instruction set to use, instead of the best that the processor has
+VARIABLE = "PARALLELRNN_INSTRUCTIONS"  # names the instruction set to use instead of the best one
 FILE = "recurrence.so"
 
 
@@ -73,7 +73,7 @@ class _Table(Structure):
         ("forward", _Forward * 2),
         ("backward", _Backward * 2),
         ("attention", _Attention * 2),
-        ("limits", _Work * 3),
+        ("peak_work", _Work * 3),
     )
 
 
@@ -82,30 +82,30 @@ class InstructionSet:
     """The kernels for one set of vector instructions."""
 
     name: str
-    lanes: dict[torch.dtype, int]  # blocks of at most so many units are small: the kernels sum their weight gradients
+    lanes: dict[torch.dtype, int]  # blocks of at most this many units are small: the kernels sum their weight gradients
     forward: dict[torch.dtype, Any]
     backward: dict[torch.dtype, Any]
     attention: dict[torch.dtype, Any]
-    limits: tuple[Any, ...]  # work of known size: multiply-adds, activations, a triad
+    peak_work: tuple[Any, ...]  # work of known size: multiply-adds, activations, a triad; see machine_peak.py
 
 
 @dataclass(frozen=True)
 class Library:
-    """What was found when the package was imported: instruction sets, the best first, or why there are none."""
+    """The library as it was loaded on import: its instruction sets, best first, or why there are none."""
 
     path: Path
     instruction_sets: tuple[InstructionSet, ...] = ()
     has_threads: bool = False
     problem: str = ""
-    advice: str = (  # about the problem
+    advice: str = (  # how to solve the problem
         "install a C compiler (on Debian: apt install gcc; on macOS: xcode-select --install) and parallelrnn again"
     )
 
 
 def load(path: Path) -> Library:
-    """Load the shared library, or say why that cannot be done."""
+    """Load the shared library; if that fails, return a `Library` whose `problem` says why."""
     if not path.exists():
-        return Library(path, problem=f"the C kernels were not built: {path} is not there")
+        return Library(path, problem=f"the C kernels were not built: {path} does not exist")
     try:
         library = ctypes.CDLL(str(path))
     except OSError as error:
@@ -119,7 +119,7 @@ def load(path: Path) -> Library:
     except AttributeError:
         sizes = (0, 0, 0)
     if sizes != tuple(map(ctypes.sizeof, (ForwardCall, BackwardCall, AttentionCall))):
-        return Library(path, problem="the C kernels are of another version of the package")
+        return Library(path, problem="the C kernels belong to another version of the package")
     library.parallelrnn_instruction_set.restype = POINTER(_Table)
     tables: list[InstructionSet] = []
     while table := library.parallelrnn_instruction_set(len(tables)):
@@ -134,23 +134,23 @@ def _instruction_set(table: _Table) -> InstructionSet:
         dict(zip(DTYPES, table.forward, strict=True)),
         dict(zip(DTYPES, table.backward, strict=True)),
         dict(zip(DTYPES, table.attention, strict=True)),
-        tuple(table.limits),
+        tuple(table.peak_work),
     )
 
 
 def only(library: Library, name: str | None) -> Library:
-    """The library with this instruction set alone, or as it is where none is named."""
+    """Return the library with this instruction set only, or unchanged if no name is given."""
     if not name or not library.instruction_sets:
         return library
     named = tuple(instructions for instructions in library.instruction_sets if instructions.name == name)
     if named:
         return replace(library, instruction_sets=named)
     known = ", ".join(instructions.name for instructions in library.instruction_sets)
-    problem = f"the instructions that {VARIABLE}={name} asks for are not known, or this processor does not have them"
-    return replace(library, instruction_sets=(), problem=problem, advice=f"set it to one of {known}, or not at all")
+    problem = f"{VARIABLE}={name} names instructions that are unknown or that this processor does not have"
+    return replace(library, instruction_sets=(), problem=problem, advice=f"set it to one of {known}, or unset it")
 
 
-# All that the library has, what of it is to be used, and the best of that.
+# Everything that was built, the part of it to use, and the best instruction set of that part.
 BUILT = load(Path(__file__).parent / "csrc" / FILE)
 LIBRARY = only(BUILT, os.environ.get(VARIABLE))
 INSTRUCTIONS = LIBRARY.instruction_sets[0] if LIBRARY.instruction_sets else None

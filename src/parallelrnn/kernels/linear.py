@@ -1,6 +1,6 @@
-"""A linear map over every step of a long sequence, chunk by chunk, into memory that is used again.
+"""A linear map over every step of a long sequence, chunk by chunk, into memory that is reused.
 
-What `torch.nn.functional.linear` computes; the difference is in the time that fresh memory takes (see memory.py).
+It computes what `torch.nn.functional.linear` computes, without the cost of fresh memory (see memory.py).
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from parallelrnn.kernels.contexts import is_plain, needs_gradient
 from parallelrnn.kernels.memory import LARGE, empty
-from parallelrnn.kernels.operators import is_plain, needs_gradient
 
-_CHUNK_ROWS = 2048  # in a chunk
+_CHUNK_ROWS = 2048
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """x W' + b over the last dimension of x."""
+    """Return x W' + b over the last dimension of x."""
     size = x.numel() // max(1, x.shape[-1]) * weight.shape[0] * x.element_size()
     if size < LARGE or x.device.type != "cpu" or not is_plain(x, weight, bias):
         return functional.linear(x, weight, bias)
@@ -40,7 +40,7 @@ class _Linear(torch.autograd.Function):
         x, weight = ctx.saved_tensors
         needs_x, needs_weight, needs_bias = ctx.needs_input_grad
         rows, grad_rows = x.reshape(-1, x.shape[-1]), grad.reshape(-1, grad.shape[-1])
-        if torch.is_grad_enabled():  # to be differentiated again: by operations that can be
+        if torch.is_grad_enabled():  # to be differentiated again, so by differentiable operations
             return (
                 grad @ weight if needs_x else None,
                 grad_rows.t() @ rows if needs_weight else None,

@@ -1,9 +1,9 @@
-"""Memory for what is as long as the sequence, used again as soon as it is free.
+"""A pool of memory for tensors as long as the sequence.
 
-The first touch of a fresh page costs more than the arithmetic that fills it, and training asks for the same large
-tensors at every step. So they come from blocks that return here when the last tensor on them is gone, in huge pages
-where the system has them. Free blocks are kept only as far as free and used ones together stay below the most that was
-used at one time: a program never holds more than it once needed.
+The first touch of a fresh page costs more than the arithmetic that fills it, and training allocates the same large
+tensors at every step. So they come from blocks that return to a pool when the last tensor on them is gone, in huge
+pages where the system has them. The pool keeps free blocks only while free and used ones together stay below the peak
+use: a program never holds more than it once needed.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ import torch
 from torch import Tensor
 from torch.utils import deterministic
 
-LARGE = 2 << 20  # bytes; below, torch's allocator has pages at hand
-_GRANULE = 2 << 20  # sizes are multiples of a huge page
+LARGE = 2 << 20  # bytes; smaller tensors come from torch's allocator, which reuses pages itself
+_HUGE_PAGE = 2 << 20  # bytes; sizes of blocks are multiples of it
 
 
 class Pool:
-    """Blocks of memory, lent to tensors."""
+    """Blocks of memory that are lent to tensors."""
 
     def __init__(self) -> None:
         self.used = self.most_used = self.free = 0  # bytes
-        self._free_blocks: list[mmap.mmap] = []  # the one that was freed last at the end
-        # A tensor may be freed by the garbage collector, at any point of any thread, also while the lock is held. So
-        # what comes back is put here, and counted when somebody has the lock.
+        self._free_blocks: list[mmap.mmap] = []  # the most recently freed one last
+        # The garbage collector may free a tensor at any point of any thread, even while the lock is held. So returned
+        # blocks wait here until somebody with the lock counts them.
         self._returned: deque[mmap.mmap] = deque()
         self._lock = threading.Lock()
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forget_lock)
 
     def empty(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-        """`torch.empty` on the CPU."""
+        """Return what `torch.empty` would on the CPU."""
         size = math.prod(shape) * dtype.itemsize
         if size < LARGE:
             return torch.empty(shape, dtype=dtype)
-        block = self._take(-(-size // _GRANULE) * _GRANULE)
-        # The tensor holds the array, and the array the block: when the array goes, no tensor is left.
+        block = self._take(-(-size // _HUGE_PAGE) * _HUGE_PAGE)
+        # The tensor holds the array, and the array holds the block: when the array goes, no tensor is left.
         array = np.frombuffer(block, dtype=np.uint8, count=size)
         weakref.finalize(array, self._returned.append, block).atexit = False
         tensor = torch.from_numpy(array).view(dtype).view(shape)
@@ -52,7 +52,7 @@ class Pool:
         return tensor
 
     def collect(self) -> None:
-        """Take back what is no longer used, and give to the system what is more than was needed at one time."""
+        """Take back blocks that are no longer used, and give to the system what exceeds the peak use."""
         with self._lock:
             self._collect()
 
@@ -85,7 +85,7 @@ class Pool:
             self.free = 0
         try:
             return _map_memory(size)
-        except (OSError, OverflowError) as error:  # the latter where the size is no number of bytes at all
+        except (OSError, OverflowError) as error:  # OverflowError: the size does not fit into 64 bits
             raise MemoryError(f"not enough memory for a tensor of {size} bytes; use a smaller batch") from error
 
     def _collect(self) -> None:
@@ -97,17 +97,17 @@ class Pool:
         self._shrink()
 
     def _shrink(self) -> None:
-        """Let go of the blocks that have been free for longest, until no more is held than was needed."""
+        """Release the blocks that have been free for longest, until the pool holds no more than the peak use."""
         while self._free_blocks and self.used + self.free > self.most_used:
             self.free -= len(self._free_blocks.pop(0))
 
     def _forget_lock(self) -> None:
-        """After a fork: another thread of the parent may have held it, and is not here to release it."""
+        """Replace the lock after a fork: a thread of the parent that held it does not exist here to release it."""
         self._lock = threading.Lock()
 
 
 def _map_memory(size: int) -> mmap.mmap:
-    # Private: a process that forks, as a DataLoader does, must not write into its parent's tensors.
+    # Private: a forked process, such as a worker of a DataLoader, must not write into its parent's tensors.
     block = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if hasattr(mmap, "MADV_HUGEPAGE"):
         block.madvise(mmap.MADV_HUGEPAGE)
@@ -118,5 +118,5 @@ POOL = Pool()
 
 
 def empty(*shape: int, dtype: torch.dtype) -> Tensor:
-    """`torch.empty` on the CPU, from the pool if it is large."""
+    """Return what `torch.empty` would on the CPU, from the pool if the tensor is large."""
     return POOL.empty(shape, dtype)

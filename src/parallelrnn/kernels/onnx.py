@@ -1,7 +1,7 @@
 """The recurrence as ONNX's own RNN, LSTM and GRU operators, with block-diagonal weights.
 
-Used while torch.onnx.export traces a model: the exported graph then does not grow with the sequence length, and both
-the length and the batch size may stay dynamic.
+Used while torch.onnx.export traces a model, so that the exported graph does not grow with the sequence length, and both
+length and batch size may be dynamic.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _OPSET = 14
 def recurrence(
     mode: str, x: Tensor, weights: Weights, state: State, lengths: Tensor | None, reverse: bool
 ) -> tuple[Tensor, State]:
-    """Emit one ONNX operator for what `supports` says can be said in one."""
+    """Emit one ONNX operator, where `supports` says that one is enough."""
     gates, num_blocks, block_size, _ = weights.recurrent.shape
     hidden_size = num_blocks * block_size
     length, batch = x.shape[:2]
@@ -39,7 +39,7 @@ def recurrence(
         parts = stacked.unflatten(0, (gates, hidden_size))
         return torch.cat([parts[gate] for gate in order]).unsqueeze(0)
 
-    # All blocks onto their diagonals by one product: torch.block_diag would put every block into the graph by itself.
+    # One product puts all blocks on the diagonal: torch.block_diag would add a node to the graph for every block.
     diagonal = torch.eye(num_blocks, dtype=x.dtype, device=x.device)[:, None, :, None]  # (K, 1, K, 1)
     dense = (weights.recurrent.unsqueeze(3) * diagonal).reshape(gates * hidden_size, hidden_size)
     recurrent = by_gate(dense)
@@ -60,11 +60,11 @@ def recurrence(
 
 
 def supports(weights: Weights, lengths: Tensor | None) -> bool:
-    """Whether a recurrence can be said in ONNX's operators, and the exporter at work can emit them.
+    """Return whether ONNX has an operator for this recurrence, and the running exporter can emit it.
 
-    That is the one built on torch.export, from torch 2.8 on. Anything else unrolls the reference; so does any dtype but
-    float32, for which onnxruntime has no such operators.
+    Only the exporter built on torch.export can, from torch 2.8 on. Anything else unrolls the reference. So does any
+    dtype but float32, the only one that onnxruntime computes these operators in.
     """
-    emits = hasattr(torch.onnx, "ops") and torch.compiler.is_exporting()
-    known = weights.recurrent.dtype == torch.float32 and lengths is None and weights.projection is None
-    return emits and known
+    can_emit = hasattr(torch.onnx, "ops") and torch.compiler.is_exporting()
+    has_operator = weights.recurrent.dtype == torch.float32 and lengths is None and weights.projection is None
+    return can_emit and has_operator

@@ -1,10 +1,10 @@
 """The fused recurrences as operators of torch: `parallelrnn::rnn`, `parallelrnn::lstm` and `parallelrnn::gru`.
 
-An operator is opaque to torch.compile and torch.export: their graph holds one node for a layer, however long the
-sequence. Each has a fake implementation, which knows shapes only; a backward, which is an operator as well; and a rule
-for vmap. The derivative of the backward goes through the reference. `parallelrnn::stream` is inference of a stack.
+An operator is opaque to torch.compile and torch.export: their graph holds one node per layer, however long the
+sequence. Each has a fake implementation, which only knows shapes; a backward, which is an operator too; and a rule for
+vmap. The derivative of the backward goes through the reference. `parallelrnn::stream` is the inference of a stack.
 
-Operators take and return tensors, not structures. What a cell does not have is an empty tensor.
+Operators take and return tensors, not structures. An empty tensor stands for what a cell does not have.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._C._functorch import is_legacy_batchedtensor
-from torch.nn import Parameter, functional
+from torch.nn import functional
 
-from parallelrnn.kernels import cpu, gpu, reference
-from parallelrnn.kernels.autocast import autocast_enabled, without_autocast
-from parallelrnn.kernels.boundary import check_arguments, check_stack, check_stored
-from parallelrnn.kernels.transforms import in_transform
+from parallelrnn.errors import TensorError, UnavailableError, check_choice
+from parallelrnn.kernels import cpu, reference, triton
+from parallelrnn.kernels.contexts import is_plain, needs_gradient, without_autocast
+from parallelrnn.kernels.validation import check_arguments, check_stack, check_stored
 from parallelrnn.kernels.weights import GATES, Arguments, State, Stored, Weights
 
-BACKENDS: dict[str, ModuleType] = {"cpu": cpu, "triton": gpu}
+BACKENDS: dict[str, ModuleType] = {"cpu": cpu, "triton": triton}
 
 _INPUTS = (
     "Tensor x, Tensor weight_ih, Tensor weight_hh, Tensor? bias_ih, Tensor? bias_hh, Tensor h_0, Tensor? c_0, "
@@ -69,7 +69,7 @@ def stream(
     lengths: Tensor | None,
     aggregate: tuple[Tensor, Tensor | None] | None,
 ) -> tuple[Tensor, State]:
-    """Inference of a stack of layers on the CPU; see `cpu.stream`."""
+    """Run a stack of layers in inference, on the CPU; see `cpu.stream`."""
     if is_plain(x, *state, *(aggregate or ()), *(weight for layer in layers for weight in layer)):
         check_stack(mode, x, layers, state, lengths, aggregate)
         return cpu.stream(mode, x, layers, state, lengths, aggregate)
@@ -86,29 +86,6 @@ def stream(
         mode,
     )
     return output, (h_n, c_n)[: len(state)]
-
-
-def needs_gradient(*tensors: Tensor | None) -> bool:
-    """Whether autograd may ask for the gradient of any of these. Within vmap a tensor does not tell."""
-    if in_transform() or torch._C._get_tracing_state() is not None:  # what is traced should not depend on it
-        return True
-    return torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in tensors)
-
-
-def is_plain(first: Tensor, *others: Tensor | None) -> bool:
-    """Whether there is nobody to see an operator: then it is run without being called as one, which takes longer.
-
-    Those who would see it are compilers, tracers, transforms, autocast, modes and tensors of other kinds.
-    """
-    return (
-        all(tensor is None or type(tensor) in (Tensor, Parameter) for tensor in (first, *others))
-        and not torch.compiler.is_compiling()
-        and torch._C._len_torch_dispatch_stack() == 0
-        and torch._C._len_torch_function_stack() == 0
-        and not in_transform()
-        and torch._C._get_tracing_state() is None
-        and not autocast_enabled(first.device.type)
-    )
 
 
 def _forward(*args: Any) -> tuple[Tensor, ...]:
@@ -129,9 +106,9 @@ def _fake_forward(*args: Any) -> tuple[Tensor, ...]:
     width = num_blocks * block_size
     states = [x.new_empty(state[index].shape if index < len(state) else 0) for index in range(2)]
     cells = x.new_empty(length, batch, width) if training and mode == "LSTM" else x.new_empty(0)
-    stored = training and BACKENDS[backend].stores_gates(mode, weights)
-    kept = x.new_empty(length, batch, gates * width) if stored else x.new_empty(0)
-    return x.new_empty(length, batch, width), *states, cells, kept
+    stores_gates = training and BACKENDS[backend].stores_gates(mode, weights)
+    stored_gates = x.new_empty(length, batch, gates * width) if stores_gates else x.new_empty(0)
+    return x.new_empty(length, batch, width), *states, cells, stored_gates
 
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -139,18 +116,19 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]
     ctx.save_for_backward(*inputs[:8], y, cells, gates)
     ctx.settings = inputs[8:_NUM_INPUTS]
     ctx.mark_non_differentiable(cells, gates)
-    ctx.set_materialize_grads(False)  # a loss on the last state alone needs no gradient of zeros for every step
+    ctx.set_materialize_grads(False)  # a loss on the last state needs no gradient of zeros for every step
 
 
 def _differentiate(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
     saved, (mode, reverse, backend) = ctx.saved_tensors, ctx.settings
-    if any(grad is not None and is_legacy_batchedtensor(grad) for grad in grads):  # many gradients at once
+    if any(grad is not None and is_legacy_batchedtensor(grad) for grad in grads):  # is_grads_batched
         return _differentiate_reference(ctx, grads)
-    unseen = is_plain(saved[0], *grads) and not torch.is_grad_enabled()  # enabled: to be differentiated again
-    run = _backward if unseen else getattr(torch.ops.parallelrnn, f"{_NAMES[mode]}_backward")
+    # With gradients enabled, the backward is to be differentiated again.
+    plain = is_plain(saved[0], *grads) and not torch.is_grad_enabled()
+    run = _backward if plain else getattr(torch.ops.parallelrnn, f"{_NAMES[mode]}_backward")
     results = run(*grads[:3], *saved[:8], mode, reverse, backend, *saved[8:], ctx.needs_input_grad[0])
-    wanted = zip(results, ctx.needs_input_grad, strict=False)
-    return (*(grad if needed else None for grad, needed in wanted), *(None,) * 5)
+    grads_needed = zip(results, ctx.needs_input_grad, strict=False)
+    return (*(grad if needed else None for grad, needed in grads_needed), *(None,) * 5)
 
 
 def _differentiate_reference(ctx: Any, grads: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:
@@ -160,12 +138,12 @@ def _differentiate_reference(ctx: Any, grads: Sequence[Tensor | None]) -> tuple[
         leaves = [None if tensor is None else tensor.detach().requires_grad_() for tensor in tensors]
         arguments, _ = _unpack((*leaves, lengths, mode, reverse, backend))
         output, final = reference.recurrence(*arguments)
-    found = _gradients((output, *final), leaves, grads[:3], allow_unused=True)
-    return (*found, *(None,) * (_NUM_INPUTS + 1 - len(found)))
+    leaf_grads = _gradients((output, *final), leaves, grads[:3], allow_unused=True)
+    return (*leaf_grads, *(None,) * (_NUM_INPUTS + 1 - len(leaf_grads)))
 
 
 class _Recurrence(torch.autograd.Function):
-    """What the operators do, for tensors on which nobody has to see an operator."""
+    """The operators without the dispatcher, for plain tensors."""
 
     @staticmethod
     def forward(ctx: Any, *args: Any) -> tuple[Tensor, ...]:
@@ -210,7 +188,7 @@ def _setup_backward_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Ten
 
 
 def _differentiate_backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-    """The gradients of the backward's arguments: those of the reference's own backward, run anew with a graph."""
+    """Return the gradients of the backward's arguments, through the reference's own backward run with a graph."""
     mode, reverse = ctx.settings
     *tensors, lengths = ctx.saved_tensors
     with torch.enable_grad():
@@ -225,12 +203,12 @@ def _differentiate_backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | N
 def _gradients(
     outputs: Sequence[Tensor | None], inputs: Sequence[Tensor | None], grads: Sequence[Tensor | None], **options: bool
 ) -> list[Tensor | None]:
-    """`torch.autograd.grad` where outputs, inputs and gradients may be missing."""
+    """Return what `torch.autograd.grad` does, where outputs, inputs and gradients may be None."""
     pairs = [(y, grad) for y, grad in zip(outputs, grads, strict=False) if y is not None and grad is not None]
     if not pairs:
         return [None] * len(inputs)
-    found = iter(torch.autograd.grad([y for y, _ in pairs], _present(inputs), [g for _, g in pairs], **options))
-    return [None if tensor is None else next(found) for tensor in inputs]
+    gradients = iter(torch.autograd.grad([y for y, _ in pairs], _present(inputs), [g for _, g in pairs], **options))
+    return [None if tensor is None else next(gradients) for tensor in inputs]
 
 
 def _run_stream(*args: Any) -> tuple[Tensor, Tensor, Tensor]:
@@ -238,7 +216,7 @@ def _run_stream(*args: Any) -> tuple[Tensor, Tensor, Tensor]:
     none = [None] * len(weight_ih)
     parts = (weight_ih, weight_hh, bias_ih or none, bias_hh or none)
     if len(set(map(len, parts))) > 1:
-        raise RuntimeError(f"expected weights of {len(weight_ih)} layers, got {', '.join(str(len(p)) for p in parts)}")
+        raise TensorError(argument="layers", expected="lists of weights of equal length", got=[*map(len, parts)])
     layers, state = [Weights(*layer) for layer in zip(*parts, strict=True)], _present((h_0, c_0))
     aggregate = None if aggregate_weight is None else (aggregate_weight, aggregate_bias)
     check_stack(mode, x, layers, state, lengths, aggregate)
@@ -256,7 +234,7 @@ def _setup_stream_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tenso
 
 
 def _differentiate_stream(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
-    """For a program that was exported for inference and is used for training: layer by layer."""
+    """Return gradients layer by layer, for a program that was exported for inference and is then trained."""
     with torch.enable_grad():
         leaves = [
             tensor if tensor is None or not tensor.is_floating_point() else tensor.detach().requires_grad_()
@@ -276,8 +254,8 @@ def _differentiate_stream(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
             y = functional.linear(y, aggregate_weight, aggregate_bias)
         states = [torch.stack(same) for same in zip(*finals, strict=True)]
     inputs = [None if leaf is None or not leaf.requires_grad else leaf for leaf in leaves]
-    found = iter(_gradients((y, *states), inputs, grads, allow_unused=True))
-    return (*(next(found) if count is None else [next(found) for _ in range(count)] for count in ctx.counts), None)
+    flat = iter(_gradients((y, *states), inputs, grads, allow_unused=True))
+    return (*(next(flat) if count is None else [next(flat) for _ in range(count)] for count in ctx.counts), None)
 
 
 def _flat(parts: Sequence[Any]) -> list[Any]:
@@ -292,7 +270,7 @@ def _fake_stream(*args: Any) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _map_over(operator: Callable[..., tuple[Tensor, ...]]) -> Callable[..., Any]:
-    """The rule for vmap: one call after the other."""
+    """Return the rule for vmap: one call after the other."""
 
     def rule(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
         calls = [
@@ -318,12 +296,11 @@ def _unpack(args: Sequence[Any]) -> tuple[Arguments, str]:
 
 
 def _backend(name: str, weights: Weights) -> ModuleType:
-    """The backend of this name, if it can run these weights: an operator is told by anybody."""
-    if name not in BACKENDS:
-        raise ValueError(f"backend {name!r} is not known to operators; use one of {', '.join(map(repr, BACKENDS))}")
-    problem = BACKENDS[name].problem(weights)
-    if problem:
-        raise RuntimeError(f"backend {name!r} cannot run this: {problem}")
+    """Return the backend of this name; raise if it does not support these weights, since anybody can call operators."""
+    check_choice("backend", name, BACKENDS)
+    reason = BACKENDS[name].unsupported_reason(weights)
+    if reason:
+        raise UnavailableError(f"backend {name!r} cannot run this: {reason}", argument="backend", got=name)
     return BACKENDS[name]
 
 
@@ -362,4 +339,4 @@ def _register() -> torch.library.Library:
     return library
 
 
-_LIBRARY = _register()  # kept: the operators go with it
+_LIBRARY = _register()  # the operators disappear with it

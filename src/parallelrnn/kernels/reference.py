@@ -1,7 +1,11 @@
 """The recurrence as a plain, differentiable loop over time: the definition of correct.
 
-Each step below is the mathematics of its cell and nothing else. It sees all K blocks at once: u is the input's part of
-the pre-activation, r the recurrent part, both (K, B, G, D), and the state is (K, B, D).
+The equations of all gates are here, in `rnn_step`, `lstm_step` and `gru_step`, and every backend has to agree with
+them. To change a gate, change it here, then in `csrc/cells.h` (`lstm`, `gru` and their backward) and in
+`triton_programs.py` (`_lstm_step`, `_gru_step` and their gradients); activations are in `csrc/activations.h`.
+
+Each step is the mathematics of its cell and nothing else. It sees all K blocks at once: u is the input's part of the
+pre-activation, r the recurrent part, both (K, B, G, D), and the state is (K, B, D).
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from parallelrnn.kernels.autocast import without_autocast
+from parallelrnn.kernels.contexts import without_autocast
 from parallelrnn.kernels.weights import State, Weights
 
 Step = Callable[[Tensor, Tensor, State], State]
@@ -25,7 +29,7 @@ def rnn_step(activation: Callable[[Tensor], Tensor], u: Tensor, r: Tensor, state
 
 
 def lstm_step(u: Tensor, r: Tensor, state: State) -> State:
-    """The LSTM of torch.nn, whose gates are those of Section 5 of arXiv 2605.02692."""
+    """The LSTM of torch.nn: input, forget and output gates as in Section 5 of arXiv 2605.02692."""
     _, c = state
     i, f, g, o = (u + r).unbind(-2)
     c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
@@ -57,7 +61,7 @@ STEPS: dict[str, Step] = {
 def recurrence(
     mode: str, x: Tensor, weights: Weights, state: State, lengths: Tensor | None, reverse: bool
 ) -> tuple[Tensor, State]:
-    """Run K blocks side by side over a batch of sequences; `dispatch.recurrence` says what the arguments are."""
+    """Run K blocks side by side over a batch of sequences; `dispatch.recurrence` documents the arguments."""
     step = STEPS[mode]
     gates, num_blocks, block_size, _ = weights.recurrent.shape
     dtype = weights.recurrent.dtype
@@ -90,7 +94,7 @@ def recurrence(
 
 
 def _recurrent_part(weights: Weights) -> Callable[[Tensor], Tensor]:
-    """The map h -> W_k h_k + b_k of all gates and blocks, (K, B, P) -> (K, B, G, D), as one batched product."""
+    """Return the map h -> W_k h_k + b_k of all gates and blocks, (K, B, P) -> (K, B, G, D), as one batched product."""
     gates, num_blocks, block_size, projected = weights.recurrent.shape
     w = weights.recurrent.permute(1, 3, 0, 2).reshape(num_blocks, projected, gates * block_size)
     b = weights.recurrent_bias

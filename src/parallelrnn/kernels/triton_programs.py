@@ -1,10 +1,12 @@
 """The recurrence as two Triton kernels, one for values and one for gradients, both with the loop over time inside.
 
 A lane is one unit of one block of one sequence. A program is a warp of 32 lanes: P = 32 / D pairs of a sequence and a
-block, in tiles (P, D), whose states and weights stay in registers through all steps. What a unit reads of the others in
-its block crosses lanes as a transposed tile, never through global memory, so the compiler orders it: it makes it one
-shuffle for D = 2, and for larger D a trip through shared memory with its barriers (Triton 3.9; more shuffles in older
-ones). Sums over a block run inside a lane. Blocks do not see each other, so programs need not either.
+block, in tiles (P, D), whose states and weights stay in registers through all steps. A unit reads the other units of
+its block as a transposed tile that crosses lanes, never through global memory, so the compiler orders it: one shuffle
+for D = 2, and for larger D a trip through shared memory with its barriers (Triton 3.9; more shuffles in older ones).
+Sums over a block run inside a lane. Blocks do not see each other, so programs need not either.
+
+The equations of the gates are `_lstm_step` and `_gru_step`, with `_lstm_gradients` and `_gru_gradients`.
 
 Letters in comments: T steps, B batch, G gates, K blocks, D units in a block, d = K * D.
 """
@@ -16,6 +18,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from parallelrnn.errors import MissingPackageError
+
 if TYPE_CHECKING:
     import triton.language as tl  # type: ignore[import-untyped, import-not-found, unused-ignore]
 
@@ -23,28 +27,28 @@ _TRITON_FUNCTIONS: list[Callable[..., Any]] = []
 
 
 def _triton(function: Callable[..., Any]) -> Any:
-    """Mark a function for Triton, which gets it at the first call: importing this file must not import Triton."""
+    """Mark a function for Triton, which compiles it at the first call: importing this file must not import Triton."""
     _TRITON_FUNCTIONS.append(function)
     return function
 
 
 @cache
-def hand_over() -> None:
-    """Give all of these functions to Triton, once."""
+def compile_functions() -> None:
+    """Hand all marked functions to Triton, once."""
     try:
         triton = importlib.import_module("triton")
     except ModuleNotFoundError as error:
-        raise ImportError("backend 'triton' needs the package triton: pip install triton") from error
+        raise MissingPackageError("backend 'triton' needs the package triton", hint="pip install triton") from error
     globals()["tl"] = triton.language
     for function in _TRITON_FUNCTIONS:
-        # Not specialised by sizes, one compiled kernel serves batches and sequences of all sizes.
+        # Without specialisation by size, one compiled kernel serves batches and sequences of all sizes.
         sizes = [name for name, annotation in function.__annotations__.items() if annotation == "tl.int64"]
         globals()[function.__name__] = triton.jit(function, do_not_specialize=sizes)
 
 
-# From here on Triton reads the code. T * B * G * d passes 2^31 in use, so sizes and strides are 64-bit whatever their
-# value, and a program's number is made 64-bit before anything is computed from it. A literal has to be exact in
-# float32, to which Triton rounds it also next to float64.
+# Triton reads the code from here on. T * B * G * d exceeds 2^31 in practice, so sizes and strides are always 64-bit,
+# and a program's number becomes 64-bit before anything is computed from it. Literals have to be exact in float32, to
+# which Triton rounds them even next to float64.
 
 
 @_triton
@@ -68,7 +72,7 @@ def forward_kernel(
     reverse: tl.constexpr,
     training: tl.constexpr,
 ) -> None:
-    """Outputs at all steps, and what backward needs."""
+    """Compute outputs at all steps, and what backward needs."""
     pairs: tl.constexpr = 32 // block_size
     pair = tl.program_id(0).to(tl.int64) * pairs + tl.arange(0, pairs)[:, None]  # (P, 1)
     row, block = pair // num_blocks, pair % num_blocks
@@ -157,7 +161,7 @@ def backward_kernel(
     block_size: tl.constexpr,
     reverse: tl.constexpr,
 ) -> None:
-    """Gradients of the inputs, the weights and the first state."""
+    """Compute the gradients of the inputs, the weights and the initial state."""
     pairs: tl.constexpr = 32 // block_size
     slot = tl.program_id(0).to(tl.int64) * pairs + tl.arange(0, pairs)[:, None]  # (P, 1)
     row_slot, block = slot // num_blocks, slot % num_blocks
@@ -197,14 +201,14 @@ def backward_kernel(
             t = step if reverse else steps - 1 - step
             before = t + 1 if reverse else t - 1
             real = t < length
-            # Or else it is the first. Zeros are a tile because the interpreter does not broadcast a scalar comparison.
+            # False at the first step. Zeros are a tile: the interpreter does not broadcast a scalar comparison.
             follows = real & (before >= tl.zeros_like(length)) & (before < length)
             h = tl.load(output + before * batch * width + in_step, mask=follows, other=0)
             h = tl.where(follows, h, h_start)
             if grad_output is not None:
                 at = t * stride_step + row * stride_row + in_gate * stride_column
                 dh += tl.load(grad_output + at, mask=real, other=0)
-            dh_t = tl.where(real, dh, 0)  # at steps that are not real this makes all zero that follows from it
+            dh_t = tl.where(real, dh, 0)  # zero at steps that are not real, and so is all that follows from it
 
             in_u = (t * batch + row) * gates * width + in_gate  # (T, B, G, K, D) at the first gate
             if gates > 1:
@@ -244,27 +248,27 @@ def backward_kernel(
         if mode == "LSTM":
             tl.store(grad_c_0 + in_step, dc, mask=inside)
 
-    keeps = row_slot < row_slots
+    in_batch = row_slot < row_slots
     in_bias = row_slot * gates * width + in_gate
     in_weights = _in_weights(row_slot * gates * num_blocks + block, block_size)
-    tl.store(weight_sums + in_weights, dw_0, mask=keeps[None, :, :])
+    tl.store(weight_sums + in_weights, dw_0, mask=in_batch[None, :, :])
     if gates > 1:
-        tl.store(weight_sums + in_weights + gate_size, dw_1, mask=keeps[None, :, :])
-        tl.store(weight_sums + in_weights + 2 * gate_size, dw_2, mask=keeps[None, :, :])
+        tl.store(weight_sums + in_weights + gate_size, dw_1, mask=in_batch[None, :, :])
+        tl.store(weight_sums + in_weights + 2 * gate_size, dw_2, mask=in_batch[None, :, :])
     if mode == "LSTM":
-        tl.store(weight_sums + in_weights + 3 * gate_size, dw_3, mask=keeps[None, :, :])
+        tl.store(weight_sums + in_weights + 3 * gate_size, dw_3, mask=in_batch[None, :, :])
     if bias_sums is not None:
-        tl.store(bias_sums + in_bias, db_0, mask=keeps)
+        tl.store(bias_sums + in_bias, db_0, mask=in_batch)
         if gates > 1:
-            tl.store(bias_sums + in_bias + width, db_1, mask=keeps)
-            tl.store(bias_sums + in_bias + 2 * width, db_2, mask=keeps)
+            tl.store(bias_sums + in_bias + width, db_1, mask=in_batch)
+            tl.store(bias_sums + in_bias + 2 * width, db_2, mask=in_batch)
         if mode == "LSTM":
-            tl.store(bias_sums + in_bias + 3 * width, db_3, mask=keeps)
+            tl.store(bias_sums + in_bias + 3 * width, db_3, mask=in_batch)
 
 
 @_triton
 def _lstm_step(i: tl.tensor, f: tl.tensor, g: tl.tensor, o: tl.tensor, c: tl.tensor) -> tuple[tl.tensor, ...]:
-    """The gates, h and c, from pre-activations and the c before."""
+    """Return the gates, h and c, from the pre-activations and the previous c."""
     i, f, g, o = _sigmoid(i), _sigmoid(f), _tanh(g), _sigmoid(o)
     c = f * c + i * g
     return i, f, g, o, o * _tanh(c), c
@@ -274,7 +278,7 @@ def _lstm_step(i: tl.tensor, f: tl.tensor, g: tl.tensor, o: tl.tensor, c: tl.ten
 def _lstm_gradients(
     dh: tl.tensor, dc: tl.tensor, i: tl.tensor, f: tl.tensor, g: tl.tensor, o: tl.tensor, c: tl.tensor
 ) -> tuple[tl.tensor, ...]:
-    """For the four pre-activations and the c before, from those for h and c."""
+    """Return the gradients of the four pre-activations and of the previous c, from those of h and c."""
     tanh_c = _tanh(f * c + i * g)
     dc += dh * o * (1 - tanh_c * tanh_c)
     return dc * g * i * (1 - i), dc * c * f * (1 - f), dc * i * (1 - g * g), dh * tanh_c * o * (1 - o), dc * f
@@ -282,7 +286,7 @@ def _lstm_gradients(
 
 @_triton
 def _gru_step(r: tl.tensor, z: tl.tensor, u_n: tl.tensor, r_n: tl.tensor, h: tl.tensor) -> tuple[tl.tensor, ...]:
-    """The gates and h, from pre-activations, of which that of n in its two parts u_n and r_n, and the h before."""
+    """Return the gates and h, from the pre-activations (that of n in two parts, u_n and r_n) and the previous h."""
     r, z = _sigmoid(r), _sigmoid(z)
     n = _tanh(u_n + r * r_n)
     return r, z, n, (1 - z) * n + z * h
@@ -292,7 +296,7 @@ def _gru_step(r: tl.tensor, z: tl.tensor, u_n: tl.tensor, r_n: tl.tensor, h: tl.
 def _gru_gradients(
     dh: tl.tensor, r: tl.tensor, z: tl.tensor, n: tl.tensor, r_n: tl.tensor, h: tl.tensor
 ) -> tuple[tl.tensor, ...]:
-    """For the pre-activations of r and z, for u_n and r_n, and for the h before by way of z alone."""
+    """Return the gradients of the pre-activations of r and z, of u_n and r_n, and of the previous h through z only."""
     du_n = dh * (1 - z) * (1 - n * n)
     return du_n * r_n * r * (1 - r), dh * (h - n) * z * (1 - z), du_n, du_n * r, dh * z
 
@@ -304,13 +308,13 @@ def _activation(x: tl.tensor, mode: tl.constexpr) -> tl.tensor:
     elif mode == "RNN_SIGMOID":
         x = _sigmoid(x)
     elif mode == "RNN_RELU":
-        x = tl.where(x < 0, 0, x)  # which keeps NaN, as torch does
+        x = tl.where(x < 0, 0, x)  # keeps NaN, as torch does
     return x
 
 
 @_triton
 def _activation_slope(h: tl.tensor, mode: tl.constexpr) -> tl.tensor:
-    """The derivative, from the activation's value."""
+    """Return the derivative of an activation, from its value."""
     slope = tl.full(h.shape, 1, h.dtype)
     if mode == "RNN_TANH":
         slope = 1 - h * h
@@ -323,13 +327,13 @@ def _activation_slope(h: tl.tensor, mode: tl.constexpr) -> tl.tensor:
 
 @_triton
 def _sigmoid(x: tl.tensor) -> tl.tensor:
-    e = tl.exp(-tl.abs(x))  # at most one, so that nothing overflows
+    e = tl.exp(-tl.abs(x))  # at most one, so nothing overflows
     return tl.where(x < 0, e, 1) / (1 + e)
 
 
 @_triton
 def _tanh(x: tl.tensor) -> tl.tensor:
-    """To a few units in the last place, which (1 - e) / (1 + e) alone is not near zero.
+    """Return tanh to a few units in the last place, which (1 - e) / (1 + e) alone does not reach near zero.
 
     The polynomials are Lambert's continued fraction x / (1 + x^2 / (3 + x^2 / (5 + ...))), cut after 13. Below 1/2 that
     leaves a relative error of x^14 / (13!!^2 * 15), at most 2e-16.
@@ -344,13 +348,13 @@ def _tanh(x: tl.tensor) -> tl.tensor:
 
 @_triton
 def _length(lengths: tl.tensor, row: tl.tensor, steps: tl.tensor, inside: tl.tensor) -> tl.tensor:
-    """How many steps are real, none of them for rows outside of the batch; a tile (P, 1) even where all are equal."""
+    """Return how many steps are real, zero for rows outside the batch: a tile (P, 1) even where all are equal."""
     return tl.where(inside, steps, 0) if lengths is None else tl.load(lengths + row, mask=inside, other=0)
 
 
 @_triton
 def _product(w: tl.tensor, h: tl.tensor) -> tl.tensor:
-    """Matrix times vector in each block, for w (D, P, D) with the axis to sum over first, which lies inside a lane."""
+    """Return W h of each block, for w (D, P, D) with the summed axis first, which lies inside a lane."""
     return tl.sum(w * tl.trans(h)[:, :, None], axis=0)
 
 
@@ -361,6 +365,6 @@ def _outer(d: tl.tensor, h: tl.tensor) -> tl.tensor:  # (D, P, D)
 
 @_triton
 def _in_weights(matrix: tl.tensor, block_size: tl.constexpr) -> tl.tensor:  # (P, 1) -> (D, P, D)
-    """Where the weights of P blocks are, given the blocks' numbers in a stack of (D, D)."""
+    """Return the offsets of the weights of P blocks, given the blocks' numbers in a stack of (D, D)."""
     unit = tl.arange(0, block_size)
     return (matrix[None, :, :] * block_size + unit[:, None, None]) * block_size + unit[None, None, :]

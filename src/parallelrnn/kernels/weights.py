@@ -1,4 +1,4 @@
-"""What a recurrence is given, and what it keeps: the weights are those of K equal blocks, one layer, one direction."""
+"""Arguments and results of a recurrence of K equal blocks, in one layer and one direction."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-# What goes from one step to the next: (h,), for the LSTM (h, c).
+# The state between two steps: (h,), for the LSTM (h, c).
 State = tuple[Tensor, ...]
 
-# The modes, and the gates of each in the order of torch.nn, in which every weight of G gates is stacked.
+# The gates of each mode, in the order in which torch.nn stacks their weights. reference.py has their equations.
 GATES: dict[str, tuple[str, ...]] = {
     "RNN_TANH": ("hidden",),
     "RNN_RELU": ("hidden",),
@@ -33,7 +33,7 @@ class Weights(NamedTuple):
 
 
 class Arguments(NamedTuple):
-    """What a fused recurrence is given; `dispatch.recurrence` says what it all is."""
+    """The arguments of a fused recurrence; `dispatch.recurrence` documents them."""
 
     mode: str
     x: Tensor  # (T, B, input_size)
@@ -44,7 +44,7 @@ class Arguments(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """What a fused recurrence gives for every step: its output, and what else its backward needs, None if nothing."""
+    """The results of a fused recurrence at every step: its output, and what else its backward needs."""
 
     output: Tensor  # (T, B, K * D)
     cells: Tensor | None  # (T, B, K * D), the LSTM's c

@@ -1,4 +1,4 @@
-"""What arXiv 2605.02692 reports: its numbers and its claims, each with its place, to stand beside ours.
+"""The numbers that arXiv 2605.02692 reports, to stand beside ours.
 
 The means of Figures 2(c) and D.1 are drawn and not printed, and so are missing here. Data sets have our names: Weather
 is WTH, and the horizon 228 of ETTm1 is 288, as in the protocol that the table follows.
@@ -7,21 +7,12 @@ is WTH, and the horizon 228 of ETTm1 is 288, as in the protocol that the table f
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 from parallelrnn.lab.experiments.models import MODELS
 from parallelrnn.lab.experiments.tradeoff import BLOCK_SIZES
 
 Column = TypeVar("Column", str, int)
-
-
-@dataclass(frozen=True)
-class Claim:
-    """What the text says, in our words, and where."""
-
-    place: str
-    text: str
 
 
 def _numbers(table: str, columns: Sequence[Column]) -> dict[str, dict[Column, float]]:
@@ -105,55 +96,3 @@ def _forecasts() -> dict[tuple[str, int, str, str], float]:
 
 
 FORECASTS = _forecasts()  # by data set, horizon, model and metric, "mse" or "mae"
-
-# By experiment, and by a name that `claims` knows them by. Each says one thing.
-CLAIMS: dict[str, dict[str, Claim]] = {
-    "tradeoff": {
-        "drop": Claim("Section 6.1, Figure 2(c)", "test MSE drops substantially from block_size 1 to 2"),
-        "level": Claim("Section 6.1, Figure 2(c)", "from block_size 2 on, test MSE does not change significantly"),
-        "drop, more noise": Claim("Section D.4, Figure D.1", "with more noise, test MSE drops from block_size 1 to 2"),
-        "level, more noise": Claim("Section D.4, Figure D.1", "with more noise, it does not change from 2 on either"),
-        "spread": Claim("Section D.4, Table S.2", "test MSEs vary most at block_size 1"),
-    },
-    "speed": {"linear": Claim("Section 6.1, Figure 2(c)", "time grows linearly with block_size")},
-    "forecasting": {
-        "loss": Claim("Section 6.2, Table S.4", "blocks of size 2 bring no significant loss"),
-        "wins": Claim("Section 6.2, Table 1(a)", "para models win more often than their twins"),
-        "gain": Claim("Section 6.2, Table S.4", "in some cases they bring a gain"),
-        "types": Claim("Section 6.2, Figure 1(b)", "vanilla models have features of types R-1 and C-1 only"),
-        "waves": Claim("Section 3.3, Figure 1(b)", "in vanilla models C-1 features occur more often than R-1 features"),
-    },
-    "pmnist": {
-        "better": Claim("Section 6.3, Table 1(b)", "ParaRNN surpasses RNN"),
-        "comparable": Claim("Section 6.3, Table 1(b)", "the other twins are comparable"),
-    },
-    "pixel-cifar": {
-        "better": Claim("Section 6.3, Table 1(c)", "ParaRNN surpasses RNN"),
-        "comparable": Claim("Section 6.3, Table 1(c)", "the other twins are comparable"),
-    },
-    "noise-padded-cifar": {"comparable": Claim("Section 6.3, Table 1(d)", "twins are comparable")},
-    "worms": {
-        "comparable": Claim("Section 6.4, Table 1(e)", "recurrent twins are comparable"),
-        "better": Claim("Section 6.4, Table 1(e)", "ParaBRT is better than BRT"),
-    },
-    "feature-evolution": {
-        "low": Claim("Section 3.3, Figure 3", "from all initialisations features rapidly concentrate on R-1 and C-1"),
-        "waves": Claim("Section 3.3, Figure 3", "C-1 features then occur more often than R-1 features"),
-        "others": Claim("Figure 3", "types other than R-1, C-1, R-4 and C-2 do not occur"),
-    },
-    "feature-recovery": {
-        "matrix": Claim("Section A, Figures A.1 and A.2", "the recurrent matrix converges to the true one"),
-        "percentiles": Claim("Section A, Figure A.1", "percentiles of moduli and angles converge to the true ones"),
-        "types": Claim(
-            "Section A, Figures A.1 and A.2",
-            "learned features are predominantly R-1 and C-1, whatever the true ones are",
-        ),
-    },
-    "adding": {
-        "end": Claim("Section D.6, Figures D.2 to D.5", "twins end at a similar error in most cases"),
-        "fails": Claim("Section D.6, Figure D.3", "at length 500 LSTM fails in some replicates, ParaLSTM in none"),
-        "fewer": Claim("Section D.6", "ParaLSTM takes fewer iterations to converge than LSTM"),
-        "more": Claim("Section D.6", "ParaGRU takes more iterations to converge than GRU"),
-        "time": Claim("Section D.6", "para models take less time to converge"),
-    },
-}

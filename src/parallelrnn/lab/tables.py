@@ -1,334 +1,176 @@
-"""The tables of each experiment, the paper's numbers beside ours."""
+"""Tables of results, in Markdown and for terminals; and the marked tables of documents, which a command renews.
+
+In a document a table stands between two comments, and is made from the results folder by the function that
+`MARKED_TABLES` names for it:
+
+    <!-- table: experiments -->
+    <!-- end table -->
+"""
 
 from __future__ import annotations
 
-import itertools
+import importlib
 import math
-import statistics
-from collections.abc import Callable, Sequence
-from typing import Any
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from parallelrnn.lab import paper
-from parallelrnn.lab.benchmarks.kernels.turns import PASSES
-from parallelrnn.lab.comparison import (
-    SOLVED,
-    find_twins,
-    paired_difference,
-    rows_of_twins,
-    seconds_to_converge,
-    solved,
-    winning_counts,
-)
-from parallelrnn.lab.experiments.feature_types import total
-from parallelrnn.lab.experiments.forecasting import HORIZONS, NEIGHBOURS
-from parallelrnn.lab.experiments.models import MODELS
-from parallelrnn.lab.experiments.speed import VANILLA
-from parallelrnn.lab.experiments.tradeoff import BLOCK_SIZES
-from parallelrnn.lab.markdown import interval, number, spread, table, types
-from parallelrnn.lab.page import Page
-from parallelrnn.lab.picking import NOT_RUN, Picked, Runs, mean
-from parallelrnn.lab.running.store import Line
+import numpy as np
 
+from parallelrnn.errors import InputError, printable
 
-def _tradeoff(page: Page) -> list[str]:
-    picked = page.picked
-    kinds = list(itertools.product(picked.all("recurrent_scale"), picked.all("noise_variance")))
+if TYPE_CHECKING:
+    from rich.table import Table as RichTable
 
-    def runs(size: int, kind: tuple[float, float]) -> Runs | None:
-        return picked.get(block_size=size, recurrent_scale=kind[0], noise_variance=kind[1])
-
-    def error(one: Runs | None) -> str:
-        return (
-            NOT_RUN if one is None else f"{spread(one.values('mse'))} (n {len(one.lines)}, budget {page.budget(one)})"
-        )
-
-    def less(one: Runs | None, other: Runs | None) -> str:
-        return str(paired_difference(one, other, "mse") or "-")
-
-    columns = [f"scale {scale:g}, noise {variance:g}" for scale, variance in kinds]
-    errors = [
-        [str(size), *(error(runs(size, kind)) for kind in kinds)]
-        + [number(paper.TRADEOFF_SD[variance][size], ".2f") for variance in paper.TRADEOFF_SD]
-        for size in BLOCK_SIZES
-    ]
-    guess = ["mean of the targets"]
-    for kind in kinds:
-        there = [one for size in BLOCK_SIZES if (one := runs(size, kind)) is not None]
-        guess.append(number(mean(there[0].values("variance")), ".4g") if there else "-")
-    against = [[str(size), *(less(runs(size, kind), runs(128, kind)) for kind in kinds)] for size in BLOCK_SIZES[:-1]]
-    against.append(["2, less 1", *(less(runs(2, kind), runs(1, kind)) for kind in kinds)])
-    return [
-        "Mean test MSE, its standard deviation, and in brackets the runs and their budget. `scale` is "
-        "`recurrent_scale`: 1, the paper's, makes the data chaotic, and 0.0884 is the edge of that. No model can "
-        "expect less than the noise variance; to guess the mean gives the last row.",
-        table(["block_size", *columns, *(f"paper's sd, noise {v:g}" for v in paper.TRADEOFF_SD)], [*errors, guess]),
-        "Differences of test MSE to block_size 128 on the same data, seed by seed: mean, half of the 95 % interval by "
-        "Student's t, pairs. The last row is block_size 2 less block_size 1.",
-        table(["block_size", *columns], against),
-        table(["block_size", "epochs", "s per run", "parameters"], _costs(picked.runs)),
-        _BY_THE_CLOCK,
-    ]
-
-
-def _costs(found: Sequence[Runs]) -> list[list[str]]:
-    """By block size."""
-    rows = []
-    for size in BLOCK_SIZES:
-        some = [one for one in found if one.cell["block_size"] == size]
-        values = [
-            [value for one in some for value in one.values("epochs")],
-            [value for one in some for value in one.seconds],
-            [value for one in some for value in one.values("parameters")],
-        ]
-        rows.append([str(size), *map(interval, values)])
-    return rows
-
-
-def _speed(page: Page) -> list[str]:
-    one = page.picked.runs[0]
-
-    def found(name: str, which: str, what: str) -> float:
-        values = one.values(f"{name} {which} {what}")
-        if not values:
-            return math.nan
-        return math.sqrt(mean([value**2 for value in values])) if what == "sd" else mean(values)  # sd within runs
-
-    rows = []
-    for name in (*map(str, BLOCK_SIZES), VANILLA):
-        row = [name]
-        for which in PASSES:
-            ours = (
-                "-"
-                if math.isnan(found(name, which, "mean"))
-                else (f"{found(name, which, 'mean'):.3g} ± {found(name, which, 'sd'):.2g}")
-            )
-            row += [ours, "-" if name == VANILLA else number(paper.SPEED_SD[which][int(name)], ".2f")]
-        times = found(VANILLA, "total", "median") / found(name, "total", "median")
-        rows.append([*row, "-" if math.isnan(times) else f"{times:.3g}"])
-    header = [f"{which}, ms" if ours else "paper's sd" for which in PASSES for ours in (True, False)]
-    disturbed = [line for line in one.lines if line["details"].get("disturbed")]
-    words = [f"{line['details']['disturbed_rounds']} of {line['config']['rounds']}" for line in disturbed]
-    return [
-        "Mean milliseconds of a pass and their standard deviation. The last column is how many times faster a training "
-        f"step is than that of {VANILLA}, by medians. The paper prints standard deviations only, on a V100, without "
-        "their unit.",
-        table(["block_size", *header, f"times {VANILLA}"], rows),
-        f"Runs: {len(one.lines)}, budget {page.budget(one)}.",
-        *([f"Other processes disturbed {', '.join(words)} rounds: measure again."] if words else []),
-    ]
-
-
-def _forecasting(page: Page) -> list[str]:
-    picked = page.picked
-    rows = {metric: rows_of_twins(picked, metric) for metric in ("mse", "mae")}
-    counts = winning_counts([*rows["mse"], *rows["mae"]])
-    errors, costs = [], []
-    others = [f"{model}‡" if model == "Forecaster" else model for model in NEIGHBOURS]
-    for dataset, horizons in HORIZONS.items():
-        for horizon in horizons:
-            found = {
-                model: picked.get(dataset=dataset, horizon=horizon, model=model) for model in (*MODELS, *NEIGHBOURS)
-            }
-            for metric in ("mse", "mae"):
-                theirs = {model: paper.FORECASTS[dataset, horizon, model, metric] for model in MODELS}
-                row = [dataset, str(horizon), metric.upper()]
-                place = {"dataset": dataset, "horizon": horizon}
-                row += [f"{theirs[model]:.3f} / {_forecast(picked, metric, model, **place)}" for model in MODELS]
-                errors.append(row + [_forecast(picked, metric, model, **place) for model in NEIGHBOURS])
-            costs.append([dataset, str(horizon), *(_cost(page, one) for one in found.values())])
-    ours = [counts.get(model) for model in MODELS]
-    wins = [
-        ["paper", *(f"{paper.WINS[model]} of 32" for model in MODELS)],
-        ["ours", *("-" if one is None else f"{one.wins} of {one.compared}" for one in ours)],
-    ]
-    return [
-        "How often a model is better than its twin or as good (Table 1(a)), over data sets, horizons, MSE and MAE: at "
-        "three decimals, and only where both twins were run with the same budget, on the seeds that both have.",
-        table(["", *MODELS], wins),
-        "Errors of standardised values, the paper's / ours (Table S.4); ours in bold where better than the twin's of "
-        "the same budget, or as good, on the seeds that both have. On the right what anyone should beat, and our "
-        "Forecaster.",
-        table(["data", "horizon", "", *MODELS, *others], errors),
-        _FORECASTER,
-        "What that took: runs, epochs of each on average, median seconds, and in brackets the number of the budget, of "
-        "those that the paper has.",
-        table(["data", "horizon", *MODELS, *others], costs),
-        _BY_THE_CLOCK,
-    ]
-
-
-_BY_THE_CLOCK = (
-    "Seconds are by the clock, whatever else a machine had to do: what runs cost, not how fast models are. "
-    "The table of `speed`, and docs/performance.md, tell that."
-)
-_FORECASTER = (
-    "‡ Forecaster's defaults were chosen among some sixty variants by errors on the test parts of ETT; WTH took no "
-    "part in that (docs/forecasting.md). All others were selected on validation parts, but for how the blocks of para "
-    "models begin, which was chosen after test results of permuted MNIST were seen (docs/reproducing.md)."
-)
-_CERTAIN = ("naive", "seasonal naive")  # nothing is drawn: all replicates are the same
-
-
-def _forecast(picked: Picked, metric: str, model: str, **place: Any) -> str:
-    one = picked.get(model=model, **place)
-    if one is None:
-        return NOT_RUN
-    values = one.values(metric)[: 1 if model in _CERTAIN else None]
-    text = spread(values, ".3f") + ("†" if one.apart else "")
-    twins = find_twins(picked, model.removeprefix("Para"), **place)
-    if twins is not None and winning_counts([twins.means(metric)])[model].wins:
-        return f"**{text}**"
-    return text
-
-
-def _cost(page: Page, one: Runs | None) -> str:
-    if one is None:
-        return NOT_RUN
-    model = one.cell["model"]
-    count = 1 if model in _CERTAIN else len(one.lines)
-    epochs = one.values("epochs")
-    parts = [
-        str(count),
-        *([f"{mean(epochs):.3g}"] if epochs else []),
-        f"{number(statistics.median(one.seconds[:count]))} s",
-    ]
-    return ", ".join(parts) + ("" if model in NEIGHBOURS else f" ({page.budget(one)})")
-
-
-def _classification(page: Page) -> list[str]:
-    rows = []
-    for cell in page.picked.cells:
-        names = [cell[name] for name in ("dataset", "model") if name in cell]
-        of_paper = cell.get("dataset", "EigenWorms") == "EigenWorms"
-        theirs = paper.ACCURACIES[page.name].get(cell["model"]) if of_paper else None
-        one = page.picked.get(**cell)
-        rows.append([*names, "-" if theirs is None else f"{theirs:.2f}", *_accuracy(page, one)])
-    names = [title for name, title in (("dataset", "data"), ("model", "model")) if name in page.picked.cells[0]]
-    columns = ["paper", "ours", "runs", "epochs", "s per epoch", "parameters", "budget"]
-    return ["Test accuracy in percent.", table([*names, *columns], rows), _BY_THE_CLOCK]
-
-
-def _accuracy(page: Page, one: Runs | None) -> list[str]:
-    if one is None:
-        return [NOT_RUN]
-    epochs = one.values("epochs")
-    return [
-        spread([100 * value for value in one.values("accuracy")], ".2f"),
-        str(len(one.lines)),
-        interval(epochs),
-        number(statistics.median(spent / count for spent, count in zip(one.seconds, epochs, strict=True))),
-        interval(one.values("parameters")),
-        page.budget(one),
-    ]
-
-
-def _feature_evolution(page: Page) -> list[str]:
-    rows = []
-    for cell in page.picked.cells:
-        names = [cell["model"], cell["initial"]]
-        one = page.picked.get(**cell)
-        if one is None:
-            rows.append([*names, NOT_RUN])
-            continue
-        for line in one.lines:
-            history = line["details"]["features"]
-            first = next(iter(history[0]))  # the first gate of the first layer, which the figure shows
-            shown = [types(history[at][first]) for at in (0, -1)]
-            everywhere = types(total(history[-1]))
-            accuracy = f"{100 * line['metrics']['accuracy']:.2f}"
-            passed = interval([line["metrics"]["epochs"]])
-            rows.append([*names, *shown, _low_from(line), everywhere, accuracy, passed, *_end_of_row(page, one, line)])
-    return [
-        "Recurrence features by type, of the first layer's first gate before and after training, and of all layers and "
-        "gates after. `low from` says when the last feature of an order above 1 was gone.",
-        table(
-            ["model", "initial", "before", "after", "low from", "all, after", "accuracy, %", "epochs", "s", "budget"],
-            rows,
-        ),
-        _BY_THE_CLOCK,
-    ]
-
-
-def _feature_recovery(page: Page) -> list[str]:
-    rows = []
-    for cell in page.picked.cells:
-        names = [cell["truth"], cell["initial"]]
-        one = page.picked.get(**cell)
-        if one is None:
-            rows.append([*names, NOT_RUN])
-            continue
-        for line in one.lines:
-            history, metrics = line["details"]["features"], line["metrics"]
-            errors = [number(line["curve"][-1][name]) for name in ("training", "validation")]
-            distances = [number(metrics[name]) for name in ("first_distance", "distance")]
-            shown = [types(one["counts"]) for one in (line["details"]["true"], history[0], history[-1])]
-            passed = interval([metrics["epochs"]])
-            rows.append([*names, *errors, *distances, *shown, passed, *_end_of_row(page, one, line)])
-    columns = ["training MSE", "validation MSE", "distance before", "after", "true types", "types before", "after"]
-    return [
-        "Distances are Frobenius norms of the recurrent matrix less the true one; the noise has variance 0.0001, below "
-        "which no error can stay.",
-        table(["truth", "initial", *columns, "epochs", "s", "budget"], rows),
-        _BY_THE_CLOCK,
-    ]
-
-
-def _adding(page: Page) -> list[str]:
-    rows = []
-    for cell in page.picked.cells:
-        names = [str(cell["length"]), cell["model"]]
-        one = page.picked.get(**cell)
-        if one is None:
-            rows.append([*names, NOT_RUN])
-            continue
-        reached, seconds = one.by_seed("iterations_to_0.01"), seconds_to_converge(one)
-        paces = [spent / line["config"]["iterations"] for spent, line in zip(one.seconds, one.lines, strict=True)]
-        rows.append(
-            [
-                *names,
-                f"{solved(one)} of {len(one.lines)}",
-                ", ".join(f"{value:.2g}" for value in one.values("mse")),
-                ", ".join(f"{reached[line['seed']]:.0f}" if line["seed"] in reached else "-" for line in one.lines),
-                ", ".join(f"{spent:.0f}" for spent in one.seconds),
-                number(1000 * mean(paces)),
-                number(statistics.median(seconds.values())) if seconds else "-",
-                page.budget(one),
-            ]
-        )
-    columns = ["solved", "last test MSE", "iterations to 0.01", "s", "s per 1,000", "s to 0.01", "budget"]
-    return [
-        f"A run is solved if its last test MSE is below {SOLVED}; to guess the mean gives 0.167. Values of replicates "
-        "are in the order of their seeds. `iterations to 0.01` are those until the test MSE first was below, and `s to "
-        "0.01` is the median of their times.",
-        table(["length", "model", *columns], rows),
-        _BY_THE_CLOCK,
-    ]
-
-
-def _end_of_row(page: Page, one: Runs, line: Line) -> list[str]:
-    return [number(line["metrics"]["seconds"]), page.budget(one) + (f", seed {line['seed']}" if line["seed"] else "")]
-
-
-def _low_from(line: Line) -> str:
-    """The first step from which on all features are R-1 or C-1, as far as was read."""
-    history = line["details"]["features"]
-    high = [at for at, places in enumerate(history) if any(not label.endswith("-1") for label in total(places))]
-    first = high[-1] + 1 if high else 0
-    if first == len(history):
-        return "not yet"
-    steps = line["config"]["epoch_steps"]
-    return f"epoch {first}" if steps is None else f"step {first * steps}"
-
-
-TABLES: dict[str, Callable[[Page], list[str]]] = {
-    "tradeoff": _tradeoff,
-    "speed": _speed,
-    "forecasting": _forecasting,
-    "pmnist": _classification,
-    "pixel-cifar": _classification,
-    "noise-padded-cifar": _classification,
-    "worms": _classification,
-    "feature-evolution": _feature_evolution,
-    "feature-recovery": _feature_recovery,
-    "adding": _adding,
+# By name, the function that makes a table from the results folder, as `module:function`: a Table, or Markdown.
+MARKED_TABLES: dict[str, str] = {
+    "attention": "parallelrnn.lab.benchmarks.transformer:table",
+    "classification": "parallelrnn.lab.benchmarks.classification:table",
+    "end-to-end": "parallelrnn.lab.benchmarks.end_to_end:table",
+    "experiments": "parallelrnn.lab.results_page:experiments_table",
+    "forecasting": "parallelrnn.lab.benchmarks.forecasting:readme_table",
+    "forecasting-coverage": "parallelrnn.lab.benchmarks.forecasting:coverage",
+    "forecasting-errors": "parallelrnn.lab.benchmarks.forecasting:errors",
+    "forecasting-summary": "parallelrnn.lab.benchmarks.forecasting:summary",
+    "kernels": "parallelrnn.lab.benchmarks.kernels:readme_table",
+    "kernels-scaling": "parallelrnn.lab.benchmarks.kernels:scaling_table",
+    "plug-in": "parallelrnn.lab.benchmarks.end_to_end:plug_in_table",
+    "reading-coverage": "parallelrnn.lab.benchmarks.reading:coverage",
+    "reading-errors": "parallelrnn.lab.benchmarks.reading:errors",
+    "reading-features": "parallelrnn.lab.benchmarks.reading:feature_errors",
+    "reading-tanh": "parallelrnn.lab.benchmarks.reading:tanh_errors",
+    "regression": "parallelrnn.lab.benchmarks.regression:table",
 }
+
+_MARKED = re.compile(r"(<!-- table: (?P<name>[^>]*?) -->\n)(?P<table>.*?)(<!-- end table -->)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of text under columns, with a sentence above and a note below. Short rows end in dashes."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    title: str = ""
+    note: str = ""
+
+    def markdown(self) -> str:
+        """Return title, table and note as paragraphs of Markdown."""
+        lines = [self.columns, ["---"] * len(self.columns), *self._full_rows()]
+        table = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+        return "\n\n".join(part for part in (self.title, table, self.note) if part)
+
+    def rich(self) -> RichTable:
+        """Return the table for a terminal, to be printed by a rich Console."""
+        from rich import box
+        from rich.table import Table as RichTable
+        from rich.text import Text
+
+        table = RichTable(
+            title=self.title or None, caption=self.note or None, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0)
+        )
+        for number, name in enumerate(self.columns):
+            table.add_column(Text(printable(name)), no_wrap=number == 0)
+        for row in self._full_rows():
+            table.add_row(*(Text(printable(cell)) for cell in row))
+        return table
+
+    def text(self) -> str:
+        """Return the table as plain text with aligned columns."""
+        rows = [[printable(cell) for cell in row] for row in (self.columns, *self._full_rows())]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        rows.insert(1, ["-" * width for width in widths])
+        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+        return "\n".join([*filter(None, [self.title]), *lines, *filter(None, [self.note])])
+
+    def _full_rows(self) -> list[list[str]]:
+        return [[*row, *["-"] * (len(self.columns) - len(row))] for row in self.rows]
+
+
+def renew_tables(document: str, results: Path) -> str:
+    """Return a Markdown document with its marked tables made again from the results folder."""
+
+    def renewed(match: re.Match[str]) -> str:
+        name = match["name"]
+        if name not in MARKED_TABLES:
+            raise InputError(f"there is no table {name!r}", hint=f"mark one of {', '.join(sorted(MARKED_TABLES))}")
+        module, _, function = MARKED_TABLES[name].partition(":")
+        make: Callable[[Path], Table | str] = getattr(importlib.import_module(module), function)
+        table = make(results)
+        return f"{match[1]}\n{table.markdown() if isinstance(table, Table) else table}\n\n{match[4]}"
+
+    return _MARKED.sub(renewed, document)
+
+
+def marked_documents(paths: Iterable[Path]) -> list[Path]:
+    """Return the Markdown files with marked tables among these files and below these folders."""
+    files = [file for path in paths for file in (sorted(path.rglob("*.md")) if path.is_dir() else [path])]
+    return [file for file in files if _MARKED.search(file.read_text(encoding="utf-8"))]
+
+
+def escape_markdown(text: str) -> str:
+    """Return a text from a file, escaped so that none of it is Markdown or HTML."""
+    return re.sub(
+        r"[\\`*<>|&]|!?\[|\]", lambda match: "".join(f"&#{ord(letter)};" for letter in match[0]), printable(text)
+    )
+
+
+def number(value: float, form: str = ".3g") -> str:
+    """Return a number without an exponent where a plain one is as short."""
+    if form.lstrip("+") in (".2g", ".3g") and abs(value) >= 100:
+        return f"{value:{'+' if form.startswith('+') else ''},.0f}"
+    return f"{value:{form}}"
+
+
+def mean(values: Sequence[float]) -> float:
+    """Return the mean over replicates."""
+    return float(np.mean(values))
+
+
+def deviation(values: Sequence[float]) -> float | None:
+    """Return the standard deviation over replicates, or None for a single one."""
+    with np.errstate(invalid="ignore"):  # a run that diverged
+        return float(np.std(values, ddof=1)) if len(values) > 1 else None
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean difference over pairs, and half of its 95 % interval by Student's t; None for a single pair."""
+
+    mean: float
+    margin: float | None
+    pairs: int
+
+    def __str__(self) -> str:
+        margin = "" if self.margin is None else f" ± {number(self.margin, '.2g')}"
+        return f"{number(self.mean, '+.3g')}{margin} ({self.pairs} pair{'s' if self.pairs != 1 else ''})"
+
+
+def paired_interval(ours: Mapping[Any, float], theirs: Mapping[Any, float], scale: float = 1.0) -> Interval | None:
+    """Return the mean difference of values with the same key (a seed, a data set); None if no key has both."""
+    from scipy.special import stdtrit
+
+    differences = [scale * (ours[key] - theirs[key]) for key in ours if key in theirs]
+    if not differences:
+        return None
+    pairs, spread = len(differences), deviation(differences)
+    margin = None if spread is None else spread / math.sqrt(pairs) * float(stdtrit(pairs - 1, 0.975))
+    return Interval(mean(differences), margin, pairs)
+
+
+def mean_and_deviation(values: Sequence[float], form: str = "#.4g") -> str:
+    """Return the mean, followed by ± and the standard deviation if there are several values."""
+    spread = deviation(values)
+    if spread is None:
+        return f"{mean(values):{form}}"
+    return f"{mean(values):{form}} ± {spread:{'.2g' if form == '#.4g' else form}}"
+
+
+def span(values: Sequence[float]) -> str:
+    """Return the smallest and the largest value, or the one that all are."""
+    if not values:
+        return "-"
+    low, high = number(min(values)), number(max(values))
+    return low if low == high else f"{low} to {high}"

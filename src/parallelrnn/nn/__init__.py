@@ -1,11 +1,11 @@
-"""What a model is made of: recurrent layers and cells of blocks, and what fills, converts and reads them."""
+"""PyTorch modules: recurrent layers and cells of blocks, attention, wave decoders, and their conversion."""
 
 from parallelrnn.nn import initialize
 from parallelrnn.nn.aggregate import FeedForward, FullyConnected
 from parallelrnn.nn.attention import ParaAttention, ParaAttentionCell
+from parallelrnn.nn.blocks import RecurrentBlock, recurrent_blocks
 from parallelrnn.nn.cells import ParaGRUCell, ParaLSTMCell, ParaRNNCell
 from parallelrnn.nn.convert import from_torch
-from parallelrnn.nn.matrices import RecurrentBlock, recurrent_blocks
 from parallelrnn.nn.recurrent import ParaGRU, ParaLSTM, ParaRNN
 from parallelrnn.nn.transformer import BlockRecurrentState, BlockRecurrentTransformer
 from parallelrnn.nn.waves import WaveDecoder

@@ -8,11 +8,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from parallelrnn.errors import ArgumentError
+
 AGGREGATES = ("linear", "fc", "ffn")
 
 
 class FullyConnected(nn.Linear):
-    """tanh(W_f h + b): the "FC" aggregation. For another activation pass your own module as `aggregate`."""
+    """tanh(W_f h + b): the "FC" aggregation. For another activation, pass your own module as `aggregate`."""
 
     def forward(self, input: Tensor) -> Tensor:
         """Map (..., width) to (..., width)."""
@@ -20,7 +22,7 @@ class FullyConnected(nn.Linear):
 
 
 class FeedForward(nn.Module):
-    """W_2 relu(W_1 h + b_1) + b_2 with an inner width of four times the outer one: the feed-forward of Transformers."""
+    """W_2 relu(W_1 h + b_1) + b_2, four times as wide inside: the feed-forward layer of Transformers."""
 
     def __init__(self, width: int, bias: bool = True, device: Any = None, dtype: torch.dtype | None = None) -> None:
         super().__init__()
@@ -41,12 +43,11 @@ class FeedForward(nn.Module):
 def make_aggregate(
     aggregate: str | nn.Module | None, width: int, bias: bool, device: Any, dtype: torch.dtype | None
 ) -> nn.Module | None:
-    """Build what a layer's `aggregate` argument names; a module is taken as it is."""
+    """Return the module that a layer's `aggregate` argument names; a module is used as it is."""
     if isinstance(aggregate, nn.Linear) and aggregate.in_features != width:
-        raise ValueError(
-            f"aggregate gets the {width} units of all blocks and directions, but takes {aggregate.in_features}; "
-            f"use nn.Linear({width}, {aggregate.out_features})"
-        )
+        expected = f"in_features {width}, the units of all blocks and directions"
+        hint = f"use nn.Linear({width}, {aggregate.out_features})"
+        raise ArgumentError(argument="aggregate", expected=expected, got=aggregate.in_features, hint=hint)
     if aggregate is None or isinstance(aggregate, nn.Module):
         return aggregate
     if aggregate == "linear":
@@ -55,5 +56,5 @@ def make_aggregate(
         return FullyConnected(width, width, bias=bias, device=device, dtype=dtype)
     if aggregate == "ffn":
         return FeedForward(width, bias=bias, device=device, dtype=dtype)
-    names = ", ".join(map(repr, AGGREGATES))
-    raise ValueError(f"aggregate should be one of {names}, None or an nn.Module, got {aggregate!r}")
+    expected = f"one of {', '.join(map(repr, AGGREGATES))}, None or an nn.Module"
+    raise ArgumentError(argument="aggregate", expected=expected, got=aggregate)

@@ -1,7 +1,7 @@
 """ParaRNNCell, ParaLSTMCell and ParaGRUCell: one step at a time, called like their twins in `torch.nn`.
 
-A cell is one layer's recurrence with its weights under the names of `torch.nn`'s cells. It returns raw block states, as
-h_n of a layer: there is no aggregate.
+A cell is the recurrence of one layer, with weights named like those of `torch.nn`'s cells. It has no aggregate, and
+returns raw block states like the h_n of a layer.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from parallelrnn.errors import TensorError
 from parallelrnn.kernels import State
-from parallelrnn.nn.blocks import BlockSize
-from parallelrnn.nn.checks import check_dtype, check_tensor
+from parallelrnn.nn.blocks import BlockSize, check_tensor
 from parallelrnn.nn.parameters import BlockRecurrent, rnn_mode
 
 
@@ -40,56 +40,34 @@ class _Cell(BlockRecurrent):
 
     def _call(self, input: Tensor, hx: object) -> State:
         state = self._as_state(hx)
-        self._check_input(input)
+        check_tensor("input", input, self.weight_ih)
+        if input.dim() not in (1, 2) or input.shape[-1] != self.input_size:
+            expected = f"a tensor (batch, {self.input_size}) or ({self.input_size},)"
+            raise TensorError(argument="input", expected=expected, got=tuple(input.shape))
         batched = input.dim() == 2
         x = input if batched else input.unsqueeze(0)  # (B, input_size)
         if state is None:
             zeros = torch.zeros(x.shape[0], self.hidden_size, dtype=self.weight_ih.dtype, device=x.device)
             state = (zeros,) * self.num_states
         else:
-            self._check_state(state, input)
+            shape = (*input.shape[:-1], self.hidden_size)
+            for s in state:
+                if check_tensor("hx", s, self.weight_ih).shape != shape:
+                    raise TensorError(argument="hx", expected=f"a state {shape}", got=tuple(s.shape))
             state = state if batched else tuple(s.unsqueeze(0) for s in state)
         _, state = self._run("", x.unsqueeze(0), state)
         return state if batched else tuple(s.squeeze(0) for s in state)
 
-    def _check_input(self, input: Tensor) -> None:
-        name = type(self).__name__
-        check_tensor(name, "input", input)
-        if input.dim() not in (1, 2):
-            raise ValueError(
-                f"{name}: Expected input to be 1D (features,) or 2D (batch, features), got {input.dim()}D of shape "
-                f"{tuple(input.shape)} instead"
-            )
-        check_dtype(name, "input", input, self.weight_ih)
-        if input.shape[-1] != self.input_size:
-            raise RuntimeError(
-                f"{name}: input has inconsistent input_size: got {input.shape[-1]} expected {self.input_size}"
-            )
 
-    def _check_state(self, state: State, input: Tensor) -> None:
-        owner = type(self).__name__
-        names = ("hidden",) if self.num_states == 1 else ("hx[0]", "hx[1]")
-        for index, (name, s) in enumerate(zip(names, state, strict=True)):
-            if s.dim() not in (1, 2):
-                raise ValueError(f"{owner}: Expected {name} to be 1D or 2D, got {s.dim()}D instead")
-            check_dtype(owner, name, s, self.weight_ih)
-            if s.shape[-1] != self.hidden_size:
-                raise RuntimeError(
-                    f"{owner}: hidden{index} has inconsistent hidden_size: "
-                    f"got {s.shape[-1]}, expected {self.hidden_size}"
-                )
-            if s.dim() != input.dim():
-                raise RuntimeError(
-                    f"{owner}: for {input.dim()}D input, {name} should also be {input.dim()}D, got {s.dim()}D"
-                )
-            if s.dim() == 2 and s.shape[0] != input.shape[0]:
-                raise RuntimeError(
-                    f"{owner}: Input batch size {input.shape[0]} doesn't match hidden{index} batch size {s.shape[0]}"
-                )
+class _OneStateCell(_Cell):
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
+        """Return the state after one step from `hx`, or from zeros."""
+        (h,) = self._call(input, hx)
+        return h
 
 
-class ParaRNNCell(_Cell):
-    """One step of `ParaRNN`; stands where `torch.nn.RNNCell` stands.
+class ParaRNNCell(_OneStateCell):
+    """One step of `ParaRNN`; a drop-in replacement for `torch.nn.RNNCell`.
 
     Examples
     --------
@@ -111,20 +89,13 @@ class ParaRNNCell(_Cell):
         form: str = "free",
         backend: str = "auto",
     ) -> None:
-        mode = rnn_mode(nonlinearity)
-        super().__init__(
-            mode, input_size, hidden_size, bias, device, dtype, block_size=block_size, form=form, backend=backend
-        )
+        options: dict[str, Any] = {"block_size": block_size, "form": form, "backend": backend}
+        super().__init__(rnn_mode(nonlinearity), input_size, hidden_size, bias, device, dtype, **options)
         self.nonlinearity = nonlinearity
-
-    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
-        """The state after one step from `hx`, or from zeros."""
-        (h,) = self._call(input, hx)
-        return h
 
 
 class ParaLSTMCell(_Cell):
-    """One step of `ParaLSTM`; stands where `torch.nn.LSTMCell` stands.
+    """One step of `ParaLSTM`; a drop-in replacement for `torch.nn.LSTMCell`.
 
     Examples
     --------
@@ -145,18 +116,17 @@ class ParaLSTMCell(_Cell):
         form: str = "free",
         backend: str = "auto",
     ) -> None:
-        super().__init__(
-            "LSTM", input_size, hidden_size, bias, device, dtype, block_size=block_size, form=form, backend=backend
-        )
+        options: dict[str, Any] = {"block_size": block_size, "form": form, "backend": backend}
+        super().__init__("LSTM", input_size, hidden_size, bias, device, dtype, **options)
 
     def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
-        """The state (h, c) after one step from `hx`, or from zeros."""
+        """Return the state (h, c) after one step from `hx`, or from zeros."""
         h, c = self._call(input, hx)
         return h, c
 
 
-class ParaGRUCell(_Cell):
-    """One step of `ParaGRU`; stands where `torch.nn.GRUCell` stands.
+class ParaGRUCell(_OneStateCell):
+    """One step of `ParaGRU`; a drop-in replacement for `torch.nn.GRUCell`.
 
     Examples
     --------
@@ -177,11 +147,5 @@ class ParaGRUCell(_Cell):
         form: str = "free",
         backend: str = "auto",
     ) -> None:
-        super().__init__(
-            "GRU", input_size, hidden_size, bias, device, dtype, block_size=block_size, form=form, backend=backend
-        )
-
-    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
-        """The state after one step from `hx`, or from zeros."""
-        (h,) = self._call(input, hx)
-        return h
+        options: dict[str, Any] = {"block_size": block_size, "form": form, "backend": backend}
+        super().__init__("GRU", input_size, hidden_size, bias, device, dtype, **options)

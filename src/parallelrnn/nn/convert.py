@@ -1,4 +1,4 @@
-"""from_torch: a trained recurrent module of `torch.nn` as one of ours, whole or cut into blocks."""
+"""from_torch: convert a trained recurrent module of `torch.nn` to one of ours, as one block or cut into blocks."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any, overload
 import torch
 from torch import Tensor, nn
 
-from parallelrnn.nn.blocks import BlockSize, parse_block_size
+from parallelrnn.errors import ArgumentError, ArgumentTypeError
+from parallelrnn.nn.blocks import BlockSize, parse_block_size, recurrent_blocks, weight_suffixes
 from parallelrnn.nn.cells import ParaGRUCell, ParaLSTMCell, ParaRNNCell
-from parallelrnn.nn.matrices import recurrent_blocks, weight_suffixes
 from parallelrnn.nn.recurrent import ParaGRU, ParaLSTM, ParaRNN
 from parallelrnn.nn.similarity import block_diagonalize
 
@@ -48,34 +48,32 @@ def from_torch(module: nn.Module, block_size: BlockSize | None = None) -> Conver
     With `block_size=None` the copy is one block without an aggregate: it computes what the module computes, to
     rounding, and its parameters have the same names and shapes.
 
-    With a `block_size` an `nn.RNN` is cut into blocks. A real similarity transform, W = B (W_1 + ... + W_K) B^-1 with a
-    direct sum in the middle, makes each recurrent matrix block-diagonal; B^-1 goes into the input projection of its
+    With a `block_size`, an `nn.RNN` is cut into blocks. A real similarity transform, W = B (W_1 + ... + W_K) B^-1 with
+    a direct sum in the middle, makes each recurrent matrix block-diagonal. B^-1 goes into the input projection of its
     layer, and B into that of the next layer or, after the last one, into the aggregate (Eq. 5 of arXiv 2605.02692). The
-    copy is exact where the activation is linear, and a starting point for fine-tuning where it is not. (No `nn.RNN` is
-    linear, so a `ParaRNN` is taken too; and dropout, in training, drops other coordinates.) States of the copy are
-    B^-1 h: zeros stay zeros, any other initial state has to be carried over by the caller. All its parameters train.
+    copy is exact if the activation is linear, and otherwise a starting point for fine-tuning. (No `nn.RNN` is linear,
+    so a `ParaRNN` is accepted too. In training, dropout drops other coordinates.) States of the copy are B^-1 h: zeros
+    stay zeros; the caller has to convert any other initial state. All parameters of the copy train.
 
-    A transform so ill-conditioned that rounding the weights shows is reported by a warning with its condition number.
-    An LSTM or GRU raises: no one transform makes its several recurrent matrices block-diagonal together.
+    A warning gives the condition number of a transform that is so ill-conditioned that rounding the weights matters.
+    An LSTM or GRU raises: no single transform makes all of its recurrent matrices block-diagonal.
     """
     if isinstance(module, ParaRNN):
         if block_size is None:
-            raise ValueError("a ParaRNN is one of ours already; give the block_size that it is to be cut into")
+            raise ArgumentError("a ParaRNN is ours already", argument="block_size", hint="give {block_size} to cut it")
         return _cut(module, block_size)
     twin = next((ours for theirs, ours in _TWINS.items() if isinstance(module, theirs)), None)
     if twin is None or not isinstance(module, nn.RNNBase | nn.RNNCellBase):
-        raise TypeError(
-            f"from_torch takes nn.RNN, nn.LSTM, nn.GRU or one of their cells, got {type(module).__name__}; "
-            "of a larger model, convert the recurrent submodule"
-        )
+        expected, hint = "nn.RNN, nn.LSTM, nn.GRU or one of their cells", "convert the recurrent part of a larger model"
+        raise ArgumentTypeError(argument="module", expected=expected, got=type(module), hint=hint)
     if block_size is None or len(parse_block_size(module.hidden_size, block_size).sizes) == 1:
-        return _copy_whole(module, twin)
+        return _copy(module, twin)
     if isinstance(module, nn.RNN):
         return _cut(module, block_size)
-    raise ValueError(_why_not_cut(module))
+    raise _cannot_cut(module)
 
 
-def _copy_whole(module: nn.RNNBase | nn.RNNCellBase, twin: type[Converted]) -> Converted:
+def _copy(module: nn.RNNBase | nn.RNNCellBase, twin: type[Converted]) -> Converted:
     ours = twin(**_arguments(module, twin, block_size=module.hidden_size, aggregate=None))
     with torch.no_grad():
         for name, parameter in ours.named_parameters():
@@ -87,18 +85,18 @@ def _copy_whole(module: nn.RNNBase | nn.RNNCellBase, twin: type[Converted]) -> C
 
 @torch.no_grad()
 def _cut(module: nn.RNN | ParaRNN, block_size: BlockSize) -> ParaRNN:
-    """Change the coordinates of each layer's state from h to B^-1 h, in double precision."""
+    """Return a copy with the state of each layer in the coordinates B^-1 h, computed in double precision."""
     ours = ParaRNN(**_arguments(module, ParaRNN, block_size=block_size, aggregate="linear"))
     matrices: dict[tuple[int, str], list[Tensor]] = {}
     for block in recurrent_blocks(module):
         matrices.setdefault((block.layer, block.direction), []).append(_double(block.matrix))
 
-    below = torch.eye(module.input_size, dtype=torch.float64)  # from the coordinates below to the original ones
+    below = torch.eye(module.input_size, dtype=torch.float64)  # from the coordinates of the layer below to the original
     transforms: list[Tensor] = []
     new_matrices: list[Tensor] = []
     for layer, direction, suffix in weight_suffixes(module):
         form = block_diagonalize(torch.block_diag(*matrices[layer, direction]).numpy(), ours.blocks.sizes)
-        _report_condition(form.condition, layer, direction, ours.weight_ih_l0.dtype)
+        _warn_condition(form.condition, layer, direction, ours.weight_ih_l0.dtype)
         transform = torch.from_numpy(form.transform)
         new_matrices += [torch.from_numpy(block) for block in form.blocks]
         weight_ih = _double(getattr(module, f"weight_ih{suffix}")) @ below
@@ -116,7 +114,7 @@ def _cut(module: nn.RNN | ParaRNN, block_size: BlockSize) -> ParaRNN:
 
 
 def _fold_into_aggregate(ours: ParaRNN, transform: Tensor, aggregate: nn.Module | None) -> None:
-    """Let the aggregate map B^-1 h to h, and on to what the original made of h."""
+    """Let the aggregate map B^-1 h to h, and then as the original did."""
     if aggregate is None:
         assert isinstance(ours.aggregate, nn.Linear)
         ours.aggregate.weight.copy_(transform)
@@ -126,7 +124,7 @@ def _fold_into_aggregate(ours: ParaRNN, transform: Tensor, aggregate: nn.Module 
         ours.aggregate = deepcopy(aggregate).requires_grad_()
         ours.aggregate.weight.copy_(_double(aggregate.weight) @ transform)
     else:
-        raise ValueError(f"the layer to be cut should have aggregate=None or a linear one, got {aggregate}")
+        raise ArgumentError(argument="module", expected="a layer with a linear aggregate or none", got=aggregate)
 
 
 def _double(tensor: Tensor) -> Tensor:
@@ -134,31 +132,29 @@ def _double(tensor: Tensor) -> Tensor:
 
 
 def _arguments(module: nn.Module, twin: type[nn.Module], **ours: Any) -> dict[str, Any]:
-    """What `twin` takes of the sizes, options, device and dtype of `module`, and of `ours`."""
+    """Return the arguments of `twin` among the sizes, options, device and dtype of `module`, and `ours`."""
     weight = next(module.parameters())
-    given = vars(module) | {"device": weight.device, "dtype": weight.dtype, "form": "free"} | ours
-    return {name: given[name] for name in inspect.signature(twin).parameters if name in given}
+    options = vars(module) | {"device": weight.device, "dtype": weight.dtype, "form": "free"} | ours
+    return {name: options[name] for name in inspect.signature(twin).parameters if name in options}
 
 
-def _report_condition(condition: float, layer: int, direction: str, dtype: torch.dtype) -> None:
+def _warn_condition(condition: float, layer: int, direction: str, dtype: torch.dtype) -> None:
     # Rounding a weight of the cut layer moves the original recurrent matrix by up to condition * eps of its size.
     eps = torch.finfo(dtype).eps
     if condition > eps**-0.5:
         warnings.warn(
             f"layer {layer} ({direction}): the transform that cuts the recurrent matrix into blocks has condition "
-            f"number {condition:.1e}; rounding to {dtype} may move that matrix by {condition * eps:.0e} of its size. "
-            "Larger blocks or float64 weights keep more",
+            f"number {condition:.1e}; rounding to {dtype} may change that matrix by {condition * eps:.0e} of its size. "
+            "Larger blocks or float64 weights lose less",
             stacklevel=5,
         )
 
 
-def _why_not_cut(module: nn.Module) -> str:
+def _cannot_cut(module: nn.Module) -> ArgumentError:
     gates = list(dict.fromkeys(block.gate for block in recurrent_blocks(module)))
-    reason = "a cell has no aggregate that could carry the transform back"
+    reason = "a cell has no aggregate to undo the transform"
     if len(gates) > 1:
-        matrices = f"{len(gates)} recurrent matrices ({', '.join(gates)})"
-        reason = f"no one transform makes its {matrices} block-diagonal together"
-    return (
-        f"{type(module).__name__} cannot be cut into blocks: {reason}. from_torch(module) keeps it exactly, as one "
-        "block; for small blocks, train a new layer"
-    )
+        reason = f"no single transform makes the matrices of all its gates ({', '.join(gates)}) block-diagonal"
+    problem = f"{type(module).__name__} cannot be cut into blocks: {reason}"
+    hint = "from_torch(module) copies it exactly, as one block; for small blocks, train a new layer"
+    return ArgumentError(problem, argument="block_size", hint=hint)

@@ -1,4 +1,4 @@
-"""Initial recurrences: what a layer remembers before it has learned anything.
+"""Initial recurrences: what a layer remembers before training.
 
 Every function changes a layer or cell of ours, or of `torch.nn`, in place and returns it. All but `chrono_` and
 `waves_` set the recurrent matrices of every layer, direction, gate and block, and nothing else.
@@ -11,42 +11,48 @@ from collections.abc import Callable, Sequence
 from itertools import cycle
 from typing import TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
 
+from parallelrnn.errors import ArgumentError, ArgumentTypeError, check_integer
 from parallelrnn.kernels import GATES
-from parallelrnn.nn.checks import check_size
-from parallelrnn.nn.matrices import recurrent_blocks, torch_mode, weight_suffixes, without_growth
+from parallelrnn.nn.blocks import (
+    check_steps,
+    limit_spectral_radius,
+    modulus_to_log_rate,
+    recurrent_blocks,
+    rotations,
+    torch_mode,
+    weight_suffixes,
+)
 from parallelrnn.nn.parameters import BlockRecurrent
-from parallelrnn.nn.polar import modulus_to_log_rate, rotations
 
 ModuleT = TypeVar("ModuleT", bound=BlockRecurrent | nn.RNNBase | nn.RNNCellBase)
 
 
 @torch.no_grad()
 def uniform_(module: ModuleT) -> ModuleT:
-    """Entries of a d x d matrix uniform on (-1/sqrt(d), 1/sqrt(d)), as in `torch.nn`: R-1 and C-1 features only."""
+    """Draw the entries of each d x d matrix uniformly from (-1/sqrt(d), 1/sqrt(d)): R-1 and C-1 features only."""
     grows = isinstance(module, BlockRecurrent) and module.may_grow
 
     def draw(matrix: Tensor) -> Tensor:
         bound = 1 / math.sqrt(len(matrix))
         drawn = torch.empty_like(matrix).uniform_(-bound, bound)
-        return without_growth(drawn) if grows else drawn
+        return limit_spectral_radius(drawn) if grows else drawn
 
     return _fill(module, draw)
 
 
 @torch.no_grad()
 def identity_(module: ModuleT) -> ModuleT:
-    """Identity matrices: R-1 features only, which keep the state as it is."""
+    """Set identity matrices: R-1 features only, which keep the state as it is."""
     return _fill(module, lambda matrix: torch.eye(len(matrix), dtype=matrix.dtype, device=matrix.device))
 
 
 @torch.no_grad()
 def orthogonal_(module: ModuleT) -> ModuleT:
-    """A random orthogonal matrix in each block: every eigenvalue has modulus 1."""
+    """Draw a random orthogonal matrix for each block: every eigenvalue has modulus 1."""
     # The QR decomposition behind it has no half precision.
     return _fill(
         module,
@@ -58,24 +64,23 @@ def orthogonal_(module: ModuleT) -> ModuleT:
 
 @torch.no_grad()
 def mixed_order_(module: ModuleT, modulus: tuple[float, float] = (0.2, 0.6)) -> ModuleT:
-    """R-4 and C-2 features in turn: Jordan blocks of order 4 and 2, the third initialisation of arXiv 2605.02692.
+    """Alternate R-4 and C-2 features, Jordan blocks of order 4 and 2: the third initialisation of arXiv 2605.02692.
 
-    Each is 4 x 4, so blocks (of a dense layer, `hidden_size`) have to be multiples of 4. The paper gives no
-    eigenvalues. Ours have a modulus drawn from `modulus`, up to about the spectral radius 1/sqrt(3) that `uniform_`
-    gives a wide dense layer: powers of a Jordan block grow before they decay, those of order 4 at 0.9 to more than two
-    hundred. Angles are drawn from (0, pi).
+    Each is 4 x 4, so block sizes (`hidden_size` for a dense layer) have to be multiples of 4. The paper gives no
+    eigenvalues. Ours have a modulus drawn from `modulus`, by default up to about the spectral radius 1/sqrt(3) that
+    `uniform_` gives a wide dense layer: powers of a Jordan block grow before they decay, at order 4 and modulus 0.9 to
+    more than two hundred. Angles are drawn from (0, pi).
     """
     if not 0 < min(modulus) <= max(modulus) < 1:
-        raise ValueError(f"modulus should be a range within (0, 1), such as (0.2, 0.6), got {modulus}")
+        expected = "a range within (0, 1), such as (0.2, 0.6)"
+        raise ArgumentError(argument="modulus", expected=expected, got=modulus)
     features = 0
 
     def draw(matrix: Tensor) -> Tensor:
         nonlocal features
         if len(matrix) % 4:
-            raise ValueError(
-                f"an R-4 or C-2 feature fills 4 x 4 entries, and a block of size {len(matrix)} is no multiple of 4; "
-                "use block_size=4 or 8"
-            )
+            problem = f"R-4 and C-2 features need blocks of a multiple of 4 units, and one has {len(matrix)}"
+            raise ArgumentError(problem, argument="module", got=len(matrix), hint="use block_size=4 or 8")
         jordan = []
         for _ in range(len(matrix) // 4):
             size = torch.empty((), dtype=matrix.dtype, device=matrix.device).uniform_(*modulus)
@@ -90,21 +95,18 @@ def mixed_order_(module: ModuleT, modulus: tuple[float, float] = (0.2, 0.6)) -> 
 
 @torch.no_grad()
 def chrono_(module: ModuleT, longest: int) -> ModuleT:
-    """Gate biases for dependencies of up to `longest` steps (Tallec and Ollivier, arXiv 1804.11188).
+    """Set gate biases for dependencies of up to `longest` steps (Tallec and Ollivier, arXiv 1804.11188).
 
-    LSTM: the forget gate's bias is log(u) with u uniform on (1, longest - 1), the input gate's its negative. GRU: the
-    update gate's, which keeps the state in `torch.nn`'s convention, is log(u). Nothing else is changed.
+    LSTM: the bias of the forget gate is log(u) with u uniform on (1, longest - 1), that of the input gate is its
+    negative. GRU: the bias of the update gate, which keeps the state in `torch.nn`'s convention, is log(u). Nothing
+    else changes.
     """
     mode = _mode(module)
     if mode not in ("LSTM", "GRU"):
-        raise ValueError(
-            f"chrono_ sets gate biases, and {type(module).__name__} has no gates; use a ParaLSTM or ParaGRU"
-        )
+        raise ArgumentError(argument="module", expected="an LSTM or GRU, which have gates", got=type(module))
     if not module.bias:
-        raise ValueError("chrono_ sets gate biases, and this module was made with bias=False")
-    check_size("longest", longest)
-    if longest < 3:
-        raise ValueError(f"longest must be at least 3 steps, got {longest}")
+        raise ArgumentError("chrono_ sets biases, and this module has none", argument="module", hint="use bias=True")
+    check_integer("longest", longest, 3)
     signs = {"forget": 1, "input": -1} if mode == "LSTM" else {"update": 1}
     for _, _, suffix in weight_suffixes(module):
         bias_ih = getattr(module, f"bias_ih{suffix}").view(len(GATES[mode]), -1)  # (G, d)
@@ -124,23 +126,24 @@ def waves_(
     *,
     longest: float = 512,
 ) -> ModuleT:
-    """Blocks of size 2 as damped rotations, one for each period and half-life in time steps.
+    """Set damped rotations, one pair of units for each period and half-life in time steps.
 
-    What lets a linear or tanh RNN find long cycles: most blocks of `uniform_` forget within a few steps. Without
-    `periods` they are log-spaced from 4 steps to `longest`; without `half_lives` each is its block's period. Input
-    weights are drawn in a random direction and scaled by sqrt(1 - modulus^2), so that white input of variance one
-    drives the units of every linear block, fast or slow, to a variance of one on average; biases become zero.
+    They let a linear or tanh RNN find long cycles, where most blocks of `uniform_` forget within a few steps. `periods`
+    defaults to log-spaced values from 4 steps to `longest`, and `half_lives` to the periods. Input weights are drawn in
+    a random direction and scaled by sqrt(1 - modulus^2), so that white input of variance one drives the units of every
+    linear block, fast or slow, to a variance of one on average. Biases become zero.
     """
     if not _mode(module).startswith("RNN"):
-        raise ValueError(f"waves_ is for ParaRNN and nn.RNN; the gates of {type(module).__name__} are no waves")
+        raise ArgumentError(argument="module", expected="a ParaRNN or nn.RNN, without gates", got=type(module))
     if any(len(block.matrix) % 2 for block in recurrent_blocks(module)):
         size = getattr(module, "block_size", module.hidden_size)
-        raise ValueError(f"a wave takes two units, and a block of odd size has one to spare (block_size={size})")
+        problem = f"a wave takes two units, so blocks need even sizes, got block_size {size}"
+        raise ArgumentError(problem, argument="module", got=size)
     count = module.hidden_size // 2
     if not 4 <= longest < math.inf:
-        raise ValueError(f"longest must be at least 4 steps, got {longest}")
+        raise ArgumentError(argument="longest", expected="a finite number of at least 4 steps", got=longest)
     if periods is None:
-        # From the longest down, so that a single wave is the longest.
+        # Spaced from the longest down, so that a single wave gets the longest period.
         periods = torch.logspace(math.log10(longest), math.log10(4), count, dtype=torch.float64).flip(0).tolist()
     if half_lives is None:
         half_lives = periods
@@ -164,63 +167,50 @@ def waves_(
             getattr(module, f"angle_hh{suffix}").copy_(angle)
     if _is_polar(module):
         return module
-    in_turn = cycle(waves)  # one round for each layer and direction
-    return _fill(module, lambda matrix: torch.block_diag(*(next(in_turn) for _ in range(len(matrix) // 2))))
+    repeated = cycle(waves)  # one round for each layer and direction
+    return _fill(module, lambda matrix: torch.block_diag(*(next(repeated) for _ in range(len(matrix) // 2))))
 
 
 def _fill(module: ModuleT, draw: Callable[[Tensor], Tensor]) -> ModuleT:
-    """Replace every recurrent matrix by what `draw` makes for it."""
+    """Replace every recurrent matrix by what `draw` returns for it."""
     _mode(module)
     if _is_polar(module):
-        raise ValueError(
-            "this module holds its blocks as modulus and angle; make it with form='free', or set a ParaRNN by waves_"
-        )
+        raise ArgumentError("blocks in polar form have no free matrices", argument="module", hint="use waves_")
     if getattr(module, "proj_size", 0):
-        raise ValueError(
-            "with proj_size a recurrent matrix is a product of two weights; initialise weight_hh and weight_hr"
-        )
+        problem = "with proj_size, a recurrent matrix is a product of two weights"
+        raise ArgumentError(problem, argument="module", hint="initialise weight_hh and weight_hr directly")
     blocks = list(recurrent_blocks(module))
-    drawn = [draw(block.matrix) for block in blocks]  # all before the first is written, since drawing may raise
+    drawn = [draw(block.matrix) for block in blocks]  # all before the first is written: drawing may raise
     for block, matrix in zip(blocks, drawn, strict=True):
         block.matrix.copy_(matrix)
     return module
 
 
 def _mode(module: nn.Module) -> str:
-    """Which recurrence a module computes; every initialiser asks, so what cannot be initialised is refused here."""
+    """Return the recurrence that a module computes; raise if the module cannot be initialised."""
     if is_parametrized(module):
-        raise ValueError(
-            "a parametrized weight is computed from others: initialise before registering parametrizations"
-        )
+        hint = "initialise before registering parametrizations"
+        raise ArgumentError("a parametrized weight is computed from others", argument="module", hint=hint)
     if isinstance(module, BlockRecurrent):
         return module.mode
     if isinstance(module, nn.RNNBase | nn.RNNCellBase):
         return torch_mode(module)
-    raise TypeError(f"expected a recurrent layer or cell of parallelrnn or torch.nn, got {type(module).__name__}")
+    expected = "a recurrent layer or cell of parallelrnn or torch.nn"
+    raise ArgumentTypeError(argument="module", expected=expected, got=type(module))
 
 
 def _is_polar(module: nn.Module) -> bool:
     return getattr(module, "form", "free") == "polar"
 
 
-def check_steps(name: str, values: Sequence[float], count: int, above: float) -> None:
-    """Refuse what is not a finite number of time steps for each wave."""
-    if not isinstance(values, Sequence | np.ndarray | Tensor):
-        raise TypeError(f"{name}: expected a list of {count} numbers, got {type(values).__name__}")
-    if len(values) != count:
-        raise ValueError(f"{name}: expected one value for each of {count} waves, got {len(values)}")
-    if not all(math.isfinite(value) and value > above for value in values):
-        raise ValueError(f"{name}: expected finite values of more than {above} time steps, got {list(values)}")
-
-
 def _r4(eigenvalue: Tensor) -> Tensor:
-    """J_4: the eigenvalue on the diagonal, ones above it."""
+    """Return J_4: the eigenvalue on the diagonal, ones above it."""
     above = torch.ones(3, dtype=eigenvalue.dtype, device=eigenvalue.device)
     return torch.diag(eigenvalue.expand(4)) + torch.diag(above, 1)
 
 
 def _c2(modulus: Tensor, angle: Tensor) -> Tensor:
-    """C_2: the rotation twice on the diagonal, the identity above it."""
+    """Return C_2: the rotation twice on the diagonal, the identity above it."""
     rotation = rotations(modulus, angle)
     jordan: Tensor = torch.block_diag(rotation, rotation)
     jordan[:2, 2:] = torch.eye(2, dtype=modulus.dtype, device=modulus.device)

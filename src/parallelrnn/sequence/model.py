@@ -1,21 +1,29 @@
-"""The network behind `SequenceRegressor` and `SequenceClassifier`: blocks that remember, and one linear map."""
+"""The network behind `SequenceRegressor` and `SequenceClassifier`, and what it says of itself."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import copy
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from parallelrnn.nn.encoder import in_segments, make_encoder
+from parallelrnn.errors import check_choice
+from parallelrnn.interpret.contributions import BlockName, Contributions, NoVariationError
+from parallelrnn.interpret.display import Step, Summary
+from parallelrnn.interpret.features import Features, Shares, features_of_blocks
+from parallelrnn.io import check_agreement, check_counts, check_shapes, shapes_of, tensors_under
+from parallelrnn.nn import recurrent_blocks
+from parallelrnn.nn.encoder import TransformerEncoder, check_encoder, in_segments, make_encoder
 from parallelrnn.sequence.data import SequenceBatch
 
 READOUTS = ("last", "mean")
 
 
-@dataclass(frozen=True)
-class SequenceArchitecture:
+@dataclass(frozen=True, kw_only=True)
+class SequenceConfig:
     """What a network is made of."""
 
     channels: int
@@ -28,54 +36,120 @@ class SequenceArchitecture:
     segment: int
     readout: str
     dropout: float
-    steps: int  # of a typical sequence, for memory to start with
+    steps: int  # of a typical sequence, for which memory is initialised
 
     @property
     def inputs(self) -> int:
-        """Numbers that the cell reads at once."""
+        """The number of values that the cell reads at once."""
         return self.segment * self.channels
+
+    @property
+    def width(self) -> int:
+        """The size of the state, of both directions."""
+        return self.hidden_size * (2 if self.bidirectional else 1)
 
 
 class SequenceNetwork(nn.Module):
-    """The states of a recurrent layer's blocks, at the last step or on average over all, through one linear map.
+    """The states of a recurrent layer's blocks, at the last step or their mean, through one linear map.
 
     So an output is a sum over blocks.
     """
 
-    def __init__(self, made_of: SequenceArchitecture) -> None:
+    def __init__(self, config: SequenceConfig) -> None:
         super().__init__()
-        self.made_of = made_of
-        width = made_of.hidden_size * (2 if made_of.bidirectional else 1)
+        self.config = config
         self.layer = make_encoder(
-            made_of.cell,
-            made_of.channels,
-            made_of.hidden_size,
-            made_of.num_layers,
-            made_of.block_size,
-            made_of.steps,
-            made_of.segment,
-            bidirectional=made_of.bidirectional,
-            aggregate=nn.Linear(width, made_of.outputs),
+            config.cell,
+            config.channels,
+            config.hidden_size,
+            config.num_layers,
+            config.block_size,
+            config.steps,
+            config.segment,
+            bidirectional=config.bidirectional,
+            aggregate=nn.Linear(config.width, config.outputs),
         )
-        self.dropout = nn.Dropout(made_of.dropout)
+        self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, batch: SequenceBatch) -> Tensor:
-        """Outputs (B, outputs)."""
+        """Return outputs (B, outputs)."""
         outputs: Tensor = self.layer.aggregate(self.dropout(self.state(batch)))  # type: ignore[misc]
         return outputs
 
     def state(self, batch: SequenceBatch) -> Tensor:
-        """What the linear map gets, (B, d), directions side by side."""
-        x = in_segments(batch.x, self.made_of.segment)
-        if batch.lengths is None:
-            return self.layer.last_state(x) if self.made_of.readout == "last" else self._states(x).mean(1)
-        lengths = (batch.lengths // self.made_of.segment).cpu()
-        packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
-        if self.made_of.readout == "last":
-            return self.layer.last_state(packed)
-        states, _ = pad_packed_sequence(self.layer.block_states(packed), batch_first=True)  # type: ignore[arg-type]
-        return torch.sum(states, 1) / lengths[:, None].to(states)  # zeros after the end
+        """Return what the linear map gets, (B, d), directions side by side."""
+        config = self.config
+        x = in_segments(batch.x, config.segment)
+        lengths = None
+        if batch.lengths is not None:
+            lengths = (batch.lengths // config.segment).cpu()
+            x = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)  # type: ignore[assignment]
+        if config.readout == "last":
+            return self.layer.last_state(x)
+        states = self.layer.block_states(x)
+        if lengths is None:
+            return states.mean(1)  # type: ignore[union-attr]
+        padded, _ = pad_packed_sequence(states, batch_first=True)  # type: ignore[arg-type]
+        return torch.sum(padded, 1) / lengths[:, None].to(padded)  # zeros after the end
 
-    def _states(self, x: Tensor) -> Tensor:
-        states: Tensor = self.layer.block_states(x)  # type: ignore[assignment]
-        return states
+
+def load_network(config: SequenceConfig, tensors: dict[str, Tensor]) -> SequenceNetwork:
+    """Return a network with the weights of a file, after all tensors of the file were found to fit the config."""
+    check_counts(config)
+    check_choice("readout", config.readout, READOUTS)
+    outputs, width = tensors["network.layer.aggregate.weight"].shape
+    checks = {
+        **check_encoder(config, "network.layer", tensors),
+        "bidirectional": width == config.width == tensors["sample"].shape[1],
+        "channels": tensors["scale.mean"].shape == (config.channels,),
+        "outputs": outputs == config.outputs == len(tensors["target.level"]),
+    }
+    check_agreement(checks)
+    expected = shapes_of(lambda: SequenceNetwork(config), "network.")
+    expected |= {"scale.mean": (config.channels,), "scale.deviation": (config.channels,)}
+    expected |= {"target.scale": (outputs,), "target.level": (outputs,), "sample": (len(tensors["sample"]), width)}
+    check_shapes(expected, tensors)
+    with torch.random.fork_rng(devices=[]):
+        network = SequenceNetwork(config)
+    network.load_state_dict(tensors_under("network.", tensors))
+    return network
+
+
+@dataclass(frozen=True)
+class SequenceExplanation:
+    """What was learned: recurrence features with their shares, and the exact contribution of each block to outputs."""
+
+    features: Features
+    components: Contributions  # parts (N, K, outputs)
+
+    @classmethod
+    @torch.no_grad()
+    def of(cls, network: SequenceNetwork, states: Tensor, scale: Tensor, level: Tensor) -> SequenceExplanation:
+        """Explain a network by states (N, d) that its linear map gets; outputs are times `scale`, plus `level`."""
+        layer = network.layer
+        aggregate = layer.aggregate
+        assert isinstance(aggregate, nn.Linear)
+        shares, steps = None, network.config.segment
+        if isinstance(layer, TransformerEncoder):  # whose outputs are no sum over features
+            steps *= layer.steps_per_update
+        else:
+            with suppress(NoVariationError):
+                shares = Shares(layer, states)
+        trained = copy.deepcopy(layer).float()  # features are told apart in the precision of the training
+        features = replace(features_of_blocks(recurrent_blocks(trained), shares), time=Step(steps))
+        sizes = layer.block_sizes
+        pairs = zip(states.double().split(sizes, 1), aggregate.weight.double().split(sizes, 1), strict=True)
+        parts = torch.stack([state @ weight.T for state, weight in pairs], 1) * scale.double()
+        bias = aggregate.bias.double() * scale.double() + level.double()
+        names = [
+            BlockName(direction, block)
+            for direction in ("forward", "reverse")[: layer.num_directions]
+            for block in range(layer.num_blocks)
+        ]
+        total, blocks = parts.sum(1) + bias, tuple(names)
+        components = Contributions(parts=parts, bias=bias, total=total, batch_first=True, of="output", blocks=blocks)
+        return cls(features, components)
+
+    def summary(self, most: int = 5) -> Summary:
+        """Return a table of the features with the largest shares, for the terminal."""
+        return self.features.summary(most)

@@ -12,19 +12,16 @@ A vanilla RNN of the same width is one block without an aggregate: `block_size=h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from parallelrnn.errors import ArgumentError, ArgumentTypeError, check_integer
-from parallelrnn.interpret.colours import PASSES
+from parallelrnn.errors import ArgumentTypeError, check_integer
 from parallelrnn.interpret.display import optional
 from parallelrnn.nn.blocks import BlockSize, parse_block_size
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-Times = Mapping[int, Sequence[float]]  # for each block size: lower quartile, median and upper quartile, in seconds
 
 
 @dataclass(frozen=True)
@@ -112,66 +109,31 @@ def multiply_adds(
 
 
 def plot_complexity(
-    input_size: int,
-    hidden_size: int,
-    length: int,
-    block_sizes: Sequence[int],
-    times: Mapping[str, Times] | None = None,
-    vanilla: Mapping[str, Sequence[float]] | None = None,
-    axes: Sequence[Axes] | None = None,
-) -> list[Axes]:
-    """Draw operations by block size, relative to a vanilla RNN (Figure 2(b), orange), and measured times (2(c)).
-
-    `times` has the keys "forward", "backward" or "total" and times for each block size; `vanilla` has the times of
-    `torch.nn.RNN` of the same width. Points are medians, bars extend from quartile to quartile.
-    """
-    count = 1 if times is None else 2
-    if axes is None:
-        pyplot = optional("matplotlib.pyplot")
-        _, new = pyplot.subplots(1, count, figsize=(5 * count, 4), layout="constrained", squeeze=False)
-        axes = list(new[0])
-    if len(axes) != count:
-        raise ArgumentError(argument="axes", expected=f"{count} axes", got=len(axes))
-    _plot_operations(axes[0], (input_size, hidden_size, length), block_sizes)
-    if times is not None:
-        _plot_times(axes[1], times, vanilla or {})
-    for ax in axes:
-        ax.set_xscale("log", base=2)
-        ax.set_xticks(block_sizes, [str(size) for size in block_sizes])
-        ax.minorticks_off()
-        ax.set_xlabel("block_size")
-        ax.legend(fontsize="small", frameon=False)
-    return list(axes)
-
-
-def _plot_operations(ax: Axes, shape: tuple[int, int, int], block_sizes: Sequence[int]) -> None:
+    input_size: int, hidden_size: int, length: int, block_sizes: Sequence[int], ax: Axes | None = None
+) -> Axes:
+    """Draw the operations by block size, relative to a vanilla RNN: the orange curve of Figure 2(b)."""
+    if ax is None:
+        new: Axes = optional("matplotlib.pyplot").subplots(figsize=(5, 4), layout="constrained")[1]
+        ax = new
+    shape = (input_size, hidden_size, length)
     curves: tuple[tuple[str, Callable[..., Complexity], bool, str], ...] = (
         ("critical path (Theorem 2)", critical_path, True, "o-"),
         ("total", multiply_adds, True, "s-"),
         ("total without the aggregate", multiply_adds, False, "^--"),
     )
     for name, count, aggregate, style in curves:
-        vanilla = count(*shape, block_size=shape[1], aggregate=False).total
+        vanilla = count(*shape, block_size=hidden_size, aggregate=False).total
         blocks = [count(*shape, block_size=size, aggregate=aggregate).total for size in block_sizes]
         ax.plot(block_sizes, [total / vanilla for total in blocks], style, markersize=4, label=name)
     ax.axhline(1, color="0.8", linewidth=0.8, zorder=0)
     ax.set_yscale("log")
     ax.set_ylabel("multiplications, forward and backward,\nrelative to a vanilla RNN")
-
-
-def _plot_times(ax: Axes, times: Mapping[str, Times], vanilla: Mapping[str, Sequence[float]]) -> None:
-    for name, by_size in times.items():
-        sizes = sorted(by_size)
-        low, median, high = ([1e3 * by_size[size][place] for size in sizes] for place in range(3))
-        below = [middle - lower for lower, middle in zip(low, median, strict=True)]
-        above = [upper - middle for middle, upper in zip(median, high, strict=True)]
-        ax.errorbar(sizes, median, (below, above), fmt="o-", markersize=4, capsize=2, color=PASSES[name], label=name)
-        if name in vanilla:
-            ax.axhline(1e3 * vanilla[name][1], color=PASSES[name], linewidth=0.8, linestyle=":")
-    if vanilla:
-        ax.plot([], [], color="0.4", linewidth=0.8, linestyle=":", label="torch.nn.RNN")
-    ax.set_ylim(bottom=0)
-    ax.set_ylabel("milliseconds")
+    ax.set_xscale("log", base=2)
+    ax.set_xticks(block_sizes, [str(size) for size in block_sizes])
+    ax.minorticks_off()
+    ax.set_xlabel("block_size")
+    ax.legend(fontsize="small", frameon=False)
+    return ax
 
 
 def _sizes(input_size: int, hidden_size: int, length: int, block_size: BlockSize, aggregate: bool) -> tuple[int, ...]:

@@ -1,136 +1,77 @@
-"""A training that can be cut off: all that it takes to go on with it, in one file after each epoch.
-
-Going on gives the same weights to the bit as never having stopped, since the random numbers go on where they were.
-"""
+"""The file that holds all it takes to resume a training, so that it ends with the same weights to the bit."""
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
-from parallelrnn.errors import CheckpointError
-from parallelrnn.io import check_writable, read_bytes, sweep
-from parallelrnn.training.collectives import done_by_first
-from parallelrnn.training.distributed import is_first
-from parallelrnn.training.model_files import under
-from parallelrnn.training.progress import progress_bar
-from parallelrnn.training.sealed_tensors import SealError, unseal, write_sealed
-from parallelrnn.training.trainer import ModuleT, Progress, Trainer
+from parallelrnn.errors import CheckpointError, FileError
+from parallelrnn.io import check_writable, decode_tensors, read_bytes, remove_leftovers, save_tensors
 
 FILE = "training.safetensors"
+START_OVER = "delete it to start over"
 
 
-def fingerprint(words: Any, arrays: Iterable[NDArray[Any]]) -> str:
-    """Of all that decides how a training goes, so that none is gone on with under other conditions."""
-    found = hashlib.sha256(json.dumps(words, default=str).encode())
+def fingerprint(arguments: Any, arrays: Iterable[NDArray[Any]]) -> str:
+    """Return a checksum of all that decides how a training goes, so that none is resumed under other conditions."""
+    digest = hashlib.sha256(json.dumps(arguments, default=str).encode())
     for array in arrays:
-        found.update(str(array.shape).encode())
-        found.update(array.tobytes())
-    return found.hexdigest()
+        digest.update(str(array.shape).encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
 
 
-def pack(network: nn.Module, best: Mapping[str, Tensor], optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """All numbers of a training: weights, the best of them, what the optimizer remembers, and torch's randomness."""
-    tensors: dict[str, Tensor] = {f"network.{name}": tensor for name, tensor in network.state_dict().items()}
-    tensors |= {f"best.{name}": tensor for name, tensor in best.items()}
-    for index, state in optimizer.state_dict()["state"].items():
-        tensors |= {f"optimizer.{index}.{name}": torch.as_tensor(value) for name, value in state.items()}
-    tensors["random.dropout"] = torch.get_rng_state()
-    return {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
-
-
-def unpack(tensors: Mapping[str, Tensor], network: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Put all that was packed back in its place; the best weights, which have none, are given back."""
-    network.load_state_dict(under("network.", tensors))
-    state = optimizer.state_dict()
-    state["state"] = {}
-    for name, tensor in under("optimizer.", tensors).items():
-        index, _, key = name.partition(".")
-        state["state"].setdefault(int(index), {})[key] = tensor
-    optimizer.load_state_dict(state)
-    torch.set_rng_state(tensors["random.dropout"])
-    return under("best.", tensors)
-
-
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Checkpoint:
-    """Where the state of a training is kept, of which training, and whether to go on with what is there."""
+    """Where the state of a training is saved, and when."""
 
     directory: Path
-    of: str  # the fingerprint
-    resume: bool
+    fingerprint: str
+    resume: bool  # from what is there already
+    every: float = 60.0  # seconds between checkpoints within an epoch
+    each_epoch: bool = True  # one after every epoch as well
 
     @property
     def file(self) -> Path:
-        """All of it."""
+        """Return the path of the file."""
         return self.directory / FILE
 
     def begin(self) -> bytes | None:
-        """What there is to go on with, if anything; an earlier training that is not gone on with is forgotten."""
+        """Return the checkpoint to resume from, or None. Deletes a stale checkpoint unless `resume`."""
         check_writable(self.directory)
-        sweep(self.directory, re.escape(FILE))
+        remove_leftovers(self.directory, re.escape(FILE))
         if not self.resume:
             self.file.unlink(missing_ok=True)
         return read_bytes(self.file) if self.file.exists() else None
 
-    def save(self, trainer: Trainer[Any]) -> None:
-        """Keep the state of a training after an epoch."""
-        tensors = pack(trainer.network, trainer.best, trainer.optimizer)
-        tensors["random.order"] = trainer.random.get_state()
-        rates = [group["lr"] for group in trainer.optimizer.param_groups]
-        words = {
-            "of": self.of,
-            "progress": json.dumps(dataclasses.asdict(trainer.progress)),
-            "rates": json.dumps(rates),
-        }
-        write_sealed(self.file, tensors, words)
+    def save(self, progress: dict[str, Any], tensors: Mapping[str, Tensor]) -> None:
+        """Replace the checkpoint atomically."""
+        save_tensors(self.file, tensors, {"fingerprint": self.fingerprint, "progress": progress})
 
-    def restore(self, data: bytes, trainer: Trainer[Any]) -> None:
-        """Go on where a training was cut off."""
-        try:
-            words, tensors = unseal(data, self.file)
-        except SealError as error:
-            raise CheckpointError(f"{error}; remove it to start anew") from error
-        if words.get("of") != self.of:
-            raise CheckpointError(
-                f"{self.file} is of a training with other data or other arguments; give it another directory, or "
-                "remove it to start anew"
-            )
-        try:
-            trainer.best = unpack(tensors, trainer.network, trainer.optimizer)
-            for group, rate in zip(trainer.optimizer.param_groups, json.loads(words["rates"]), strict=True):
-                group["lr"] = rate
-            trainer.random.set_state(tensors["random.order"])
-            trainer.progress = Progress(**json.loads(words["progress"]))
-        except (KeyError, TypeError, ValueError, RuntimeError) as error:
-            raise CheckpointError(f"{self.file} does not fit this release: {error}; remove it to start anew") from error
+    def decode(self, data: bytes) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """Return the progress and the tensors of a checkpoint, if it is undamaged and of the same training."""
+        metadata, tensors = _decode(data, self.file)
+        if metadata.get("fingerprint") != self.fingerprint:
+            problem = f"{self.file} belongs to a training with other data or other arguments"
+            raise CheckpointError(problem, hint=f"use another directory, or {START_OVER}")
+        return metadata.get("progress", {}), tensors
 
 
-def train(trainer: Trainer[ModuleT], progress: bool | None, checkpoint: Checkpoint | None) -> ModuleT:
-    """Run a training with a progress bar, or go on with one that was kept, and keep it after every epoch."""
+def saved_progress(file: Path) -> dict[str, Any] | None:
+    """Return the progress of an interrupted training: `epoch`, `step` and others; None if there is no checkpoint."""
+    return _decode(read_bytes(file), file)[0]["progress"] if file.exists() else None
 
-    def by_first(work: Callable[[], bytes | None]) -> bytes | None:
-        """Others may be where there is no such directory."""
-        return done_by_first(work) if trainer.among_others else work()
 
-    if checkpoint is not None:
-        kept = by_first(checkpoint.begin)
-        if kept is not None:
-            checkpoint.restore(kept, trainer)
-    with progress_bar(progress if is_first() else False) as watch:
-
-        def after_epoch(trainer: Trainer[ModuleT]) -> None:
-            watch(trainer)
-            if checkpoint is not None:
-                by_first(lambda: checkpoint.save(trainer))
-
-        return trainer.run(after_epoch)
+def _decode(data: bytes, file: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    try:
+        return decode_tensors(data, file)
+    except FileError as error:
+        raise CheckpointError(error.problem, hint=START_OVER) from error

@@ -1,4 +1,4 @@
-"""A tiny version of every experiment, on data that are generated: it runs, it learns, and it tells what it did."""
+"""A tiny version of every experiment on generated data: it runs, it learns, and its results can be shown."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ import torch
 from torch import nn
 
 from parallelrnn.lab.datasets import Examples, Splits, Table
-from parallelrnn.lab.document import claims, section
 from parallelrnn.lab.experiments import classification, forecasting, noise_padded_cifar, pixel_cifar, pmnist, worms
 from parallelrnn.lab.experiments.experiment import Job, Outcome, Workspace
 from parallelrnn.lab.experiments.registry import EXPERIMENTS
 from parallelrnn.lab.figures import draw
-from parallelrnn.lab.running.store import Line
+from parallelrnn.lab.results_page import paired_differences, section
+from parallelrnn.lab.runs import Run
 from parallelrnn.nn import recurrent_blocks
-from tests.lab.lines import line
+from tests.lab.samples import make_run, select
 
 SMALL = {"hidden_size": "8", "batch_size": "16", "max_epochs": "2"}
 TRANSFORMER = {"d_model": "16", "num_heads": "2", "num_states": "4"}
@@ -30,39 +30,38 @@ MODELS = ["ParaRNN", "GRU", "ParaLSTM", "BRT", "ParaBRT"]
 
 
 def outcomes(name: str, only: dict[str, list[str]], changes: dict[str, str]) -> dict[str, tuple[Job, Outcome]]:
-    """Of one replicate; every outcome can be kept as JSON, its metrics are finite, and all can be shown together."""
-    found, lines = {}, []
+    """Run one replicate; every outcome can be saved as JSON, its metrics are finite, and all can be shown together."""
+    found, runs = {}, []
     experiment = EXPERIMENTS[name]
     for job in experiment.jobs(only, changes, 1):
         outcome = experiment.run(job.config, job.seed, Workspace())
-        kept = json.loads(json.dumps([outcome.metrics, job.seed, outcome.curve, outcome.details]))
-        lines.append(line(name, *kept, **asdict(job.config)))
+        values = json.loads(json.dumps([outcome.metrics, job.seed, outcome.curve, outcome.details]))
+        runs.append(make_run(name, *values, **asdict(job.config)))
         assert all(math.isfinite(value) for value in outcome.metrics.values())
         found[str(job)] = (job, outcome)
-    show(lines)
+    show(*runs)
     return found
 
 
-def show(lines: list[Line]) -> str:
-    """The tables, verdicts and figures of lines of an experiment."""
-    name = lines[0]["experiment"]
-    text = section(EXPERIMENTS[name], lines)
-    assert claims({name: lines})
+def show(*runs: Run) -> None:
+    """Make the tables and figures of runs."""
+    name, selection = runs[0].experiment, select(*runs)
+    assert section(name, selection)
+    assert paired_differences({name: selection})
     with tempfile.TemporaryDirectory() as folder:
-        draw(EXPERIMENTS[name], lines, Path(folder))
-    return text
+        draw(name, selection, Path(folder))
 
 
 def images(*shape: int) -> Splits:
     """Two classes that differ in brightness."""
     random = np.random.default_rng(0)
 
-    def some(count: int) -> Examples:
+    def draw_examples(count: int) -> Examples:
         targets = random.integers(0, 2, count)
         dark = random.integers(0, 120, (count, *shape))
         return Examples((dark + 120 * targets.reshape(-1, *[1] * len(shape))).astype(np.uint8), targets)
 
-    return Splits(some(96), some(32), some(32))
+    return Splits(draw_examples(96), draw_examples(32), draw_examples(32))
 
 
 def test_tradeoff() -> None:
@@ -81,8 +80,6 @@ def test_speed() -> None:
         forward, backward, total = (outcome.metrics[f"{who} {what} mean"] for what in ("forward", "backward", "total"))
         assert total == pytest.approx(forward + backward)
         assert min(forward, backward) > 0
-    busy = line("speed", outcome.metrics, details=outcome.details | {"disturbed": True})
-    assert "Other processes disturbed" in show([busy])
 
 
 @pytest.fixture
@@ -99,7 +96,7 @@ def daily(monkeypatch: pytest.MonkeyPatch) -> Table:
 
 
 def test_forecasting(daily: Table) -> None:
-    only = {"dataset": ["ETTh1"], "horizon": ["24"], "model": [*MODELS, *forecasting.NEIGHBOURS]}
+    only = {"dataset": ["ETTh1"], "horizon": ["24"], "model": [*MODELS, *forecasting.BASELINES]}
     changes = SMALL | TRANSFORMER | {"epoch_steps": "30", "learning_rate": "0.01", "lookback": "48"}
     found = {job.config.model: outcome for job, outcome in outcomes("forecasting", only, changes).values()}
     errors = {model: outcome.metrics["mse"] for model, outcome in found.items()}
@@ -145,38 +142,40 @@ def test_images(name: str, shape: tuple[int, ...], length: int, channels: int, m
             assert len(outcome.details["features"]) == 6, "before training, and after each epoch"
 
 
-def test_some_of_the_examples_are_a_random_choice(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = images(4, 4)
-    monkeypatch.setattr(pmnist, "load_mnist", lambda: whole)
+def test_a_part_of_the_examples_is_a_random_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    splits = images(4, 4)
+    monkeypatch.setattr(pmnist, "load_mnist", lambda: splits)
     changes = SMALL | {"train": "40", "validation": "10", "test": "20"}
     ((_, outcome),) = outcomes("pmnist", {"model": ["ParaRNN"]}, changes).values()
     assert outcome.metrics["tested"] == 20
     assert (20 * outcome.metrics["largest_class"]) % 1 == pytest.approx(0), "of those that are tested"
-    some = classification._part(whole.test, lambda x: x, 20)
-    taken = some.take(torch.arange(20))[0].numpy()
-    places = [int(np.flatnonzero((whole.test.inputs == one).all((1, 2)))[0]) for one in taken]
+    part = classification._part(splits.test, lambda x: x, 20)
+    taken = part.take(torch.arange(20))[0].numpy()
+    places = [int(np.flatnonzero((splits.test.inputs == image).all((1, 2)))[0]) for image in taken]
     assert len(set(places)) == 20
     assert max(places) > 20, "not the first of them"
 
 
 def test_pixels_are_permuted_in_one_order() -> None:
-    some = np.arange(16, dtype=np.uint8).reshape(1, 4, 4)
-    sequence = pmnist.permuted(some)(torch.from_numpy(some))
+    image = np.arange(16, dtype=np.uint8).reshape(1, 4, 4)
+    sequence = pmnist.permuted(image)(torch.from_numpy(image))
     assert sequence.shape == (1, 16, 1)
     assert sorted(sequence.flatten().tolist()) != sequence.flatten().tolist()
     torch.testing.assert_close(sequence.mean(), torch.tensor(0.0), atol=1e-6, rtol=0)
     torch.testing.assert_close(sequence.std(correction=0), torch.tensor(1.0))
-    assert torch.equal(sequence, pmnist.permuted(some)(torch.from_numpy(some)))
+    assert torch.equal(sequence, pmnist.permuted(image)(torch.from_numpy(image)))
 
 
 def test_worms(monkeypatch: pytest.MonkeyPatch) -> None:
     random = np.random.default_rng(0)
 
-    def some(count: int) -> Examples:
+    def draw_examples(count: int) -> Examples:
         targets = random.integers(0, 2, count)
         return Examples((random.standard_normal((count, 36, 2)) + targets[:, None, None]).astype(np.float32), targets)
 
-    monkeypatch.setitem(worms.LOADERS, "Worms", lambda seed: Splits(some(60), some(20), some(20)))
+    monkeypatch.setitem(
+        worms.LOADERS, "Worms", lambda seed: Splits(draw_examples(60), draw_examples(20), draw_examples(20))
+    )
     changes = SMALL | TRANSFORMER | {"learning_rate": "0.01", "max_epochs": "4", "transformer_layers": "2"}
     for job, outcome in outcomes("worms", {"dataset": ["Worms"], "model": ["ParaGRU", "ParaBRT"]}, changes).values():
         assert outcome.metrics["accuracy"] > 0.8, job
@@ -213,33 +212,31 @@ def test_adding() -> None:
         assert [line["rate"] for line in outcome.curve] == pytest.approx([0.01] * 3 + [0.001] * 3)
 
 
-def test_chrono_and_other_beginnings() -> None:
-    config = noise_padded_cifar.NoisePaddedCifarConfig("GRU", hidden_size=8, num_layers=1)
+def test_chrono_and_other_initialisations() -> None:
+    config = noise_padded_cifar.NoisePaddedCifarConfig(model="GRU", hidden_size=8, num_layers=1)
     network = classification.make_network(config, 3, 2, 1000, seed=0)
     update = network.layer.bias_ih_l0.detach()[8:16]  # type: ignore[union-attr, operator]
     assert 0 < float(update.min()) <= float(update.max()) < math.log(999)
     identity = classification.make_network(
-        pmnist.PermutedMnistConfig("RNN", hidden_size=8, initial="identity"), 1, 2, 9, seed=0
+        pmnist.PermutedMnistConfig(model="RNN", hidden_size=8, initial="identity"), 1, 2, 9, seed=0
     )
     assert all(torch.equal(block.matrix, torch.eye(8)) for block in recurrent_blocks(identity))
 
 
+def values(name: str, *names: str) -> set[tuple[Any, ...]]:
+    """The values that the cells of an experiment have under some names."""
+    return {tuple(getattr(cell, value) for value in names) for cell in EXPERIMENTS[name].cells()}
+
+
 def test_the_papers_values() -> None:
     """Supplement D.2 and D.3."""
-    assert {(one.learning_rate, one.hidden_size, one.max_epochs, one.minimum_rate) for one in pmnist.cells()} == {
-        (2e-3, 128, 800, 1e-6)
-    }
-    layers = [module.cells()[0].num_layers for module in (pmnist, pixel_cifar, noise_padded_cifar)]
-    assert layers == [2, 3, 2]
-    transformers = [module.cells()[-1] for module in (pmnist, pixel_cifar, noise_padded_cifar, worms)]
-    assert [one.transformer_layers for one in transformers] == [3, 4, 4, 4]
-    assert [one.num_segments for one in transformers] == [2, 2, 2, 18]
-    assert {(one.d_model, one.num_heads, one.num_states) for one in transformers} == {(256, 8, 32)}
-    of_adding = EXPERIMENTS["adding"].cells()
-    assert {(one.iterations, one.decay_every, one.learning_rate) for one in of_adding} == {(60_000, 20_000, 2e-3)}
-    of_forecasts = EXPERIMENTS["forecasting"].cells()
-    assert {(one.d_model, one.num_heads, one.num_states, one.num_layers) for one in of_forecasts} == {(512, 8, 128, 2)}
-    of_tradeoff = EXPERIMENTS["tradeoff"].cells()
-    assert {(one.train, one.validation, one.test, one.learning_rate) for one in of_tradeoff} == {
-        (40_000, 10_000, 10_000, 1e-3)
-    }
+    assert values("pmnist", "learning_rate", "hidden_size", "max_epochs", "minimum_rate") == {(2e-3, 128, 800, 1e-6)}
+    layers = ("num_layers", "transformer_layers", "num_segments")
+    images = [values(name, *layers) for name in ("pmnist", "pixel-cifar", "noise-padded-cifar")]
+    assert images == [{(2, 3, 2)}, {(3, 4, 2)}, {(2, 4, 2)}]
+    assert values("worms", "transformer_layers", "num_segments") == {(4, 18)}
+    for name in ("pmnist", "pixel-cifar", "noise-padded-cifar", "worms"):
+        assert values(name, "d_model", "num_heads", "num_states") == {(256, 8, 32)}
+    assert values("adding", "iterations", "decay_every", "learning_rate") == {(60_000, 20_000, 2e-3)}
+    assert values("forecasting", "d_model", "num_heads", "num_states", "num_layers") == {(512, 8, 128, 2)}
+    assert values("tradeoff", "train", "validation", "test", "learning_rate") == {(40_000, 10_000, 10_000, 1e-3)}

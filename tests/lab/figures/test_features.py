@@ -1,29 +1,30 @@
+"""Figures of features during training."""
+
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from parallelrnn.lab.running.store import Line
-from tests.lab.figures.pictures import TYPES, pictures
-from tests.lab.lines import line
+from parallelrnn.lab.runs import Run
+from tests.lab.figures.conftest import TYPES, FiguresOf
+from tests.lab.samples import make_run
 
 
 def heights(ax: Any, step: float) -> list[float]:
-    """How high the areas of a stack reach just after a step, from below."""
-    found = []
+    """Return how high the areas of a stack reach just after a step, from below."""
+    tops = []
     for area in ax.collections:
         x, y = area.get_paths()[0].vertices.T
-        found.append(max(y[np.isclose(x, step)]))
-    return found
+        tops.append(max(y[np.isclose(x, step)]))
+    return tops
 
 
-def test_feature_evolution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_feature_evolution(figures_of: FiguresOf) -> None:
     history = [{"0 hidden": {"R-4": 1, "C-2": 3}, "1 hidden": {"R-3": 9}}, TYPES | {"1 hidden": {"R-3": 9}}, TYPES]
-    lines = [line("feature-evolution", {}, details={"features": history}, model="RNN", initial="mixed")]
-    (figure,) = pictures("feature-evolution", lines, tmp_path, monkeypatch).values()
+    runs = [make_run("feature-evolution", {}, details={"features": history}, model="RNN", initial="mixed")]
+    (figure,) = figures_of(*runs).values()
     assert len(figure.axes) == 9
     ax = figure.axes[2]
     assert ax.get_title() == "RNN, hidden; mixed"
@@ -38,35 +39,36 @@ def test_feature_evolution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert all([text.get_text() for text in other.texts] == ["not run"] for other in figure.axes if other is not ax)
 
 
-def test_features_of_the_longest_run_fill_the_axis(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def of(model: str, readings: int, **config: Any) -> Line:
+def test_features_of_the_longest_run_fill_the_axis(figures_of: FiguresOf) -> None:
+    def run(model: str, readings: int, **config: Any) -> Run:
         details = {"features": [TYPES] * readings}
-        return line("feature-evolution", {}, details=details, model=model, initial="uniform", **config)
+        return make_run("feature-evolution", {}, details=details, model=model, initial="uniform", **config)
 
-    (figure,) = pictures("feature-evolution", [of("RNN", 5), of("GRU", 3)], tmp_path, monkeypatch).values()
+    (figure,) = figures_of(run("RNN", 5), run("GRU", 3)).values()
     assert {ax.get_xlim() for ax in figure.axes} == {(0, 80)}
     assert figure.axes[-1].get_xlabel() == "step"
     # Whole passes cannot be counted in steps: then all are counted in epochs.
-    lines = [of("RNN", 5), of("GRU", 3, epoch_steps=None)]
-    (figure,) = pictures("feature-evolution", lines, tmp_path, monkeypatch).values()
+    runs = [run("RNN", 5), run("GRU", 3, epoch_steps=None)]
+    (figure,) = figures_of(*runs).values()
     assert {ax.get_xlim() for ax in figure.axes} == {(0, 4)}
     assert figure.axes[-1].get_xlabel() == "epoch"
 
 
-def test_feature_recovery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_feature_recovery(figures_of: FiguresOf) -> None:
     moment = {"counts": {"C-1": 4, "R-7": 1}, "modulus": [0.1, 0.2, 0.3, 0.4, 0.5], "angle": [0, 0.5, 1, 2, 3]}
     details = {"features": [moment | {"distance": 2.0}, moment | {"distance": 1.0}], "true": moment}
     curve = [{"training": 0.5, "validation": 0.4}]
-    lines = [
-        line("feature-recovery", {}, 0, curve, details, truth="mixed", initial=name) for name in ("uniform", "mixed")
+    runs = [
+        make_run("feature-recovery", {}, 0, curve, details, truth="mixed", initial=name)
+        for name in ("uniform", "mixed")
     ]
-    found = pictures("feature-recovery", lines, tmp_path, monkeypatch)
-    assert list(found) == ["feature-recovery-mixed.png"]
-    axes = np.array(found["feature-recovery-mixed.png"].axes).reshape(5, 2)
+    figures = figures_of(*runs)
+    assert list(figures) == ["feature-recovery-mixed.png"]
+    axes = np.array(figures["feature-recovery-mixed.png"].axes).reshape(5, 2)
     assert [ax.get_title() for ax in axes[0]] == ["uniform", "mixed"]
     assert axes[4, 0].get_xlim() == (0, 1)
     np.testing.assert_allclose(axes[1, 0].lines[0].get_ydata(), [2, 1])
-    dashed = [one.get_ydata()[0] for one in axes[3, 1].lines if one.get_linestyle() == "--"]
+    dashed = [line.get_ydata()[0] for line in axes[3, 1].lines if line.get_linestyle() == "--"]
     assert dashed == moment["angle"]
-    (legend,) = found["feature-recovery-mixed.png"].legends
+    (legend,) = figures["feature-recovery-mixed.png"].legends
     assert [text.get_text() for text in legend.get_texts()] == ["C-1", "others"]

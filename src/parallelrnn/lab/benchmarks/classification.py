@@ -1,23 +1,19 @@
 """`SequenceClassifier` beside classifiers that people use: accuracy and time on two sets of the UEA and UCR archive.
 
-    pip install aeon==1.6.0
-    python -m parallelrnn.lab.benchmarks.classification run PATH results/benchmarks/classification.jsonl     # cut off, it goes on
-    python -m parallelrnn.lab.benchmarks.classification table results/benchmarks/classification.jsonl
+    pip install 'parallelrnn[cli,sequences]' aeon==1.6.0
+    python -m parallelrnn.lab.benchmarks.classification DATA     # the same command resumes
 
-PATH holds Worms.npz and StandWalkJump.npz: X_train, y_train, X_test, y_test. All options are defaults. The vanilla
-cells are ours with one block as wide as the layer, which is what `torch.nn` computes, trained in the same way.
+DATA is a folder with Worms.npz and StandWalkJump.npz: X_train, y_train, X_test, y_test. All options are defaults. The
+vanilla cells are ours with one block as wide as the layer, which is what `torch.nn` computes, trained in the same way.
 Contenders take turns, and each fits something small first, so that what is compiled once is not counted.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import asdict
-from importlib.metadata import version
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,70 +21,73 @@ import numpy as np
 import torch
 
 from parallelrnn import SequenceClassifier
-from parallelrnn.lab.benchmarks.journal import go_on, load
-from parallelrnn.lab.benchmarks.kernels import conditions
+from parallelrnn.lab.benchmarks.measuring import provenance, run_missing
+from parallelrnn.lab.runs import RunStore
+from parallelrnn.lab.tables import Table
 
-SETS = ("Worms", "StandWalkJump")
+NAME = "classification"
+DATA_SETS = ("Worms", "StandWalkJump")
 THREADS, SEEDS = 2, 5
 
 
-def ours(cell: str, vanilla: bool) -> Callable[[int], Any]:
-    """A classifier for each seed."""
-    hidden_size = SequenceClassifier().hidden_size
-    blocks = {"block_size": hidden_size} if vanilla else {}
-    return lambda seed: SequenceClassifier(cell=cell, random_state=seed, progress=False, **blocks)
+def ours(cell: str, vanilla: bool, seed: int) -> Any:
+    """Return a classifier of blocks, or of one block."""
+    classifier = SequenceClassifier(cell=cell, random_state=seed, progress=False)
+    return classifier.set_params(block_size=classifier.hidden_size) if vanilla else classifier
 
 
 def rocket(seed: int) -> Any:
-    """Random convolutions and a linear classifier."""
+    """Return random convolutions with a linear classifier."""
     from aeon.classification.convolution_based import RocketClassifier
 
     return RocketClassifier(random_state=seed, n_jobs=THREADS)
 
 
 def nearest(_: int) -> Any:
-    """The class of the nearest neighbour; nothing in it is random."""
+    """Return the nearest neighbour by dynamic time warping, which is not random."""
     from aeon.classification.distance_based import KNeighborsTimeSeriesClassifier
 
     return KNeighborsTimeSeriesClassifier(n_neighbors=1, distance="dtw", n_jobs=THREADS)
 
 
 CONTENDERS: dict[str, Callable[[int], Any]] = {
-    "para GRU": ours("gru", vanilla=False),
-    "para LSTM": ours("lstm", vanilla=False),
-    "vanilla GRU": ours("gru", vanilla=True),
-    "vanilla LSTM": ours("lstm", vanilla=True),
+    "para GRU": partial(ours, "gru", False),
+    "para LSTM": partial(ours, "lstm", False),
+    "vanilla GRU": partial(ours, "gru", True),
+    "vanilla LSTM": partial(ours, "lstm", True),
     "ROCKET (aeon)": rocket,
     "1-NN DTW (aeon)": nearest,
 }
 
 
-def run(folder: Path, path: Path) -> None:
-    """Measure what the file does not hold yet; each result is written as it comes."""
+def run(data: Path, results: Path = Path("results/benchmarks")) -> None:
+    """Fit and score what the results do not hold yet."""
     torch.set_num_threads(THREADS)
-    done = {(line["data"], line["name"], line["seed"]) for line in go_on(path, current_conditions())}
-    for data in SETS:
-        arrays = dict(np.load(folder / f"{data}.npz"))
-        little = {key: array[:6] for key, array in arrays.items()}
-        little |= {"y_train": np.arange(6) % 2, "y_test": np.arange(6) % 2}
-        warm: set[str] = set()
-        for seed in range(SEEDS):
-            for name, make in CONTENDERS.items():
-                if (data, name, seed) in done:
-                    continue
-                if name not in warm:
-                    measure(make(seed), name, little)
-                    warm.add(name)
-                found = {"data": data, "name": name, "seed": seed, **measure(make(seed), name, arrays)}
-                print(found, flush=True)
-                with path.open("a") as file:
-                    file.write(json.dumps(found) + "\n")
+    arrays = {name: dict(np.load(data / f"{name}.npz")) for name in DATA_SETS}
+    warm: set[tuple[str, str]] = set()
+
+    def measure(config: dict[str, Any], seed: int) -> dict[str, float]:
+        name, classifier = config["data"], config["classifier"]
+        if (name, classifier) not in warm:
+            small = {key: array[:6] for key, array in arrays[name].items()}
+            fit_and_score(classifier, seed, small | dict.fromkeys(("y_train", "y_test"), np.arange(6) % 2))
+            warm.add((name, classifier))
+        return fit_and_score(classifier, seed, arrays[name])
+
+    jobs = [
+        ({"data": name, "classifier": classifier}, seed)
+        for name in DATA_SETS
+        for seed in range(SEEDS)
+        for classifier in CONTENDERS
+    ]
+    run_missing(RunStore(results), NAME, jobs, measure, provenance(THREADS, ["aeon"]))
 
 
-def measure(classifier: Any, name: str, arrays: dict[str, Any]) -> dict[str, float]:
-    """Fit and score; aeon has time last."""
+def fit_and_score(name: str, seed: int, arrays: dict[str, Any]) -> dict[str, float]:
+    """Return accuracy and seconds."""
+    classifier = CONTENDERS[name](seed)
     train, test = arrays["X_train"], arrays["X_test"]
-    if "aeon" in name:
+    if "aeon" in name:  # it has time last
         train, test = train.transpose(0, 2, 1), test.transpose(0, 2, 1)
     began = time.perf_counter()
     classifier.fit(train, arrays["y_train"])
@@ -97,44 +96,22 @@ def measure(classifier: Any, name: str, arrays: dict[str, Any]) -> dict[str, flo
     return {"accuracy": accuracy, "fit": fitted - began, "predict": time.perf_counter() - fitted}
 
 
-def current_conditions() -> dict[str, Any]:
-    """With what the numbers are made."""
-    found = asdict(conditions.current(THREADS))
-    del found["other_load"]
-    return {**found, "aeon": version("aeon")}
-
-
-def table(made_under: dict[str, Any], lines: list[dict[str, Any]]) -> str:
-    """Means and ranges over seeds, medians of times, in Markdown."""
-    rows = ["; ".join(f"{name} {value}" for name, value in made_under.items()), ""]
-    rows += ["| data | classifier | accuracy | seconds to fit | seconds to classify the test set |"]
-    rows += ["| --- | --- | --- | --- | --- |"]
-    for data in SETS:
-        for name in CONTENDERS:
-            mine = [line for line in lines if line["data"] == data and line["name"] == name]
-            if not mine:
-                continue
-            right = [line["accuracy"] for line in mine]
-            spread = "" if min(right) == max(right) else f" ({min(right):.2f} to {max(right):.2f})"
-            times = [f"{statistics.median(line[what] for line in mine):.2f}" for what in ("fit", "predict")]
-            rows.append(f"| {data} | {name} | {statistics.mean(right):.3f}{spread} | {' | '.join(times)} |")
-    return "\n".join(rows)
-
-
-def main() -> None:
-    """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parts = parser.add_subparsers(dest="what", required=True)
-    running = parts.add_parser("run")
-    running.add_argument("folder", type=Path)
-    running.add_argument("path", type=Path)
-    parts.add_parser("table").add_argument("path", type=Path)
-    arguments = parser.parse_args()
-    if arguments.what == "run":
-        run(arguments.folder, arguments.path)
-    else:
-        print(table(*load(arguments.path)))
+def table(results: Path) -> Table:
+    """Return means and ranges of the accuracy over seeds, and medians of times."""
+    runs = RunStore(results / "benchmarks").load(NAME)
+    rows = []
+    for config in ({"data": data, "classifier": name} for data in DATA_SETS for name in CONTENDERS):
+        of_row = [run.result for run in runs if run.config == config]
+        if of_row:
+            accuracies = [result["accuracy"] for result in of_row]
+            low, high = min(accuracies), max(accuracies)
+            accuracy = f"{statistics.mean(accuracies):.3f}" + (f" ({low:.2f} to {high:.2f})" if low < high else "")
+            times = [f"{statistics.median(result[name] for result in of_row):.2f}" for name in ("fit", "predict")]
+            rows.append([*config.values(), accuracy, *times])
+    return Table(["data", "classifier", "accuracy", "seconds to fit", "seconds to classify the test set"], rows)
 
 
 if __name__ == "__main__":
-    main()
+    import typer
+
+    typer.run(run)

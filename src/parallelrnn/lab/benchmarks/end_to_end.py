@@ -1,27 +1,28 @@
 """`Forecaster.fit` beside neuralforecast's and darts' recurrent models: time, peak memory and error on ETTh1.
 
-    python -m parallelrnn.lab.benchmarks.end_to_end run PATH/ETTh1.csv --output results/benchmarks/end_to_end.json
-    python -m parallelrnn.lab.benchmarks.end_to_end table results/benchmarks/end_to_end.json
+    python -m venv end-to-end && . end-to-end/bin/activate
+    pip install -c constraints.txt torch                      # first, and as a CPU build: what follows leaves it alone
+    pip install -c constraints.txt '.[cli]' 'neuralforecast==3.3.0' 'darts[torch]==0.48.1'
+    python -m parallelrnn.lab.benchmarks.end_to_end ETTh1.csv # the same command resumes
 
 Each fit runs in a process of its own, and the contenders take turns. Equal in all rows but those named "defaults":
 one recurrent layer of the same kind and width, look-back, horizon, windows in a batch, optimiser steps, Adam at one
-learning rate, clipping, absolute error, and no early stopping. README.md, beside this file, says what is not equal.
+learning rate, clipping, absolute error, and no early stopping. docs/performance.md says what is not equal. Our models
+inside neuralforecast, in `plug-in`:
+
+    python -m parallelrnn.lab.benchmarks.end_to_end ETTh1.csv --name plug-in --settings every=4 \\
+        --contenders neuralforecast-by-series,ours-in-neuralforecast,ours-in-neuralforecast-defaults
 """
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import json
 import math
 import os
 import statistics
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -33,39 +34,53 @@ from torch import nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from parallelrnn import Forecaster
-from parallelrnn.io import write_text
-from parallelrnn.lab.benchmarks.kernels import conditions, load
-from parallelrnn.lab.benchmarks.kernels.memory import RESET, STATUS
+from parallelrnn.lab.benchmarks.measuring import THREADS, provenance, run_missing
+from parallelrnn.lab.benchmarks.memory import in_fresh_process, peak, peak_of
+from parallelrnn.lab.benchmarks.timing import foreign_load, read_clocks
+from parallelrnn.lab.runs import Run, RunStore
+from parallelrnn.lab.tables import Table
 
 Forecast = Callable[[pd.DataFrame, range], NDArray[Any]]  # a table and origins to (series, origins, horizon)
 Fitted = tuple[nn.Module, Forecast]
+Results = list[dict[str, Any]]  # of one contender and cell, one entry per seed
 TRAINING, VALIDATION = 8640, 2880  # rows: twelve months and four, of thirty days
 CELLS = ("gru", "lstm")  # "linear" is ours alone
 CLIP = 1.0
-DIGITS = {"seconds": 1, "peak, MB": 0, "by fit, MB": 0, "MSE": 3, "MAE": 3, "steps": 0, "parameters": 0}  # columns
-RELEASES = {"neuralforecast": "neuralforecast==3.3.0", "darts": "darts[torch]==0.48.1"}  # as pip calls them
+COLUMNS = {  # of the table: a result, and its decimals
+    "seconds": ("seconds", 1),
+    "peak, MB": ("peak_mb", 0),
+    "by fit, MB": ("fit_mb", 0),
+    "MSE": ("mse", 3),
+    "MAE": ("mae", 3),
+    "steps": ("steps", 0),
+    "parameters": ("parameters", 0),
+}
+PACKAGES = ("neuralforecast", "darts", "pytorch-lightning", "pandas")
 QUIET = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
 TRAINER = {"accelerator": "cpu", "gradient_clip_val": CLIP, **QUIET}  # of Lightning
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What is the same for all; batch, steps and learning rate are neuralforecast's defaults."""
+    """What all contenders share; batch, steps and learning rate are neuralforecast's defaults."""
 
-    lookback: int = 336
+    lookback: int = 96
     horizon: int = 96
     hidden_size: int = 64
     batch_size: int = 128  # windows
     steps: int = 1000
     learning_rate: float = 1e-3
     threads: int = 2
-    every: int = 1  # validation windows are so many steps apart
+    every: int = 1  # steps between validation windows
 
 
 def fit_ours(settings: Settings, seed: int, table: pd.DataFrame, cell: str, defaults: bool) -> Fitted:
-    """What the others are, or with `defaults` what users get, without early stopping."""
+    """Fit ours like the others, or with `defaults` as users get it, without early stopping."""
     epochs = math.gcd(settings.steps, 10) if defaults else 1  # in one epoch the learning rate stays
-    alike = {"segment": 1, "decoder": "linear", "gate": False, "dropout": 0.0, "cycles": None, "normalize": "standard"}
+    options: dict[str, Any] = {}
+    if not defaults:
+        options = {"segment": 1, "decoder": "linear", "gate": False, "dropout": 0.0, "cycles": None}
+        options |= {"normalize": "standard", "learning_rate": settings.learning_rate}
     steps = settings.steps // epochs
     forecaster = Forecaster(
         settings.horizon,
@@ -79,31 +94,35 @@ def fit_ours(settings: Settings, seed: int, table: pd.DataFrame, cell: str, defa
         gradient_clip=CLIP,
         random_state=seed,
         progress=False,
-        **({} if defaults else {**alike, "learning_rate": settings.learning_rate}),
+        **options,
     )
-
-    forecaster.fit(table, val_size=None if defaults else settings.horizon)  # it wants one window at least
-    fitted = forecaster._known()
+    forecaster.fit(table, val_size=None if defaults else settings.horizon)  # at least one window
+    state = forecaster._fitted()
 
     def forecast(table: pd.DataFrame, origins: range) -> NDArray[Any]:
-        view = fitted.view(forecaster._read(table, fitted).series)
-        windows = [(index, origin) for index in range(len(view.series)) for origin in origins]
-        return view.forecast(torch.tensor(windows)).reshape(len(view.series), len(origins), -1)
+        dataset = forecaster._dataset(table, None)
+        windows = torch.tensor([(index, origin) for index in range(len(dataset.series)) for origin in origins])
+        columns, _ = state.forecast(dataset, windows)
+        return columns["yhat"].reshape(len(dataset.series), len(origins), -1)
 
-    return fitted.network, forecast
+    return state.network, forecast
 
 
 def fit_neuralforecast(settings: Settings, seed: int, table: pd.DataFrame, cell: str, series: int, kind: str) -> Fitted:
-    """A direct model of theirs or of ours; each step takes its windows from so many series."""
+    """Fit a direct model of theirs or of ours; each step takes its windows from so many series."""
     from neuralforecast import NeuralForecast
     from neuralforecast.losses.pytorch import MAE
     from neuralforecast.models import GRU, LSTM
 
     from parallelrnn.integrations.neuralforecast import ParaGRU, ParaLSTM, ParaRNN
 
-    theirs = {"encoder_n_layers": 1, "encoder_hidden_size": settings.hidden_size}
-    ours = {"hidden_size": settings.hidden_size}
-    alike = {"segment": 1, "decoder": "linear", "gate": False, "dropout": 0.0, "num_lr_decays": -1}
+    options: dict[str, Any] = {"hidden_size": settings.hidden_size}
+    if kind == "theirs":
+        options = {"encoder_n_layers": 1, "encoder_hidden_size": settings.hidden_size}
+    elif kind == "ours":
+        options |= {"segment": 1, "decoder": "linear", "gate": False, "dropout": 0.0, "num_lr_decays": -1}
+    if kind != "ours-defaults":
+        options["learning_rate"] = settings.learning_rate
     models = {"theirs": {"gru": GRU, "lstm": LSTM}}.get(kind, {"gru": ParaGRU, "lstm": ParaLSTM, "linear": ParaRNN})
     model = models[cell](
         h=settings.horizon,
@@ -116,28 +135,28 @@ def fit_neuralforecast(settings: Settings, seed: int, table: pd.DataFrame, cell:
         training_data_availability_threshold=1.0,  # whole windows; by default it pads them
         scaler_type="standard",
         random_seed=seed,
-        **{"theirs": theirs, "ours": ours | alike, "ours-defaults": ours}[kind],
-        **({} if kind == "ours-defaults" else {"learning_rate": settings.learning_rate}),
+        **options,
         **TRAINER,
     )
     forecaster = NeuralForecast(models=[model], freq="h")
     forecaster.fit(table)
 
     def forecast(table: pd.DataFrame, origins: range) -> NDArray[Any]:
-        found = forecaster.cross_validation(table, n_windows=len(origins), step_size=origins.step, use_fitted=True)
-        return found[type(model).__name__].to_numpy().reshape(-1, len(origins), settings.horizon)
+        windows = forecaster.cross_validation(table, n_windows=len(origins), step_size=origins.step, use_fitted=True)
+        forecasts: NDArray[Any] = windows[type(model).__name__].to_numpy()
+        return forecasts.reshape(-1, len(origins), settings.horizon)
 
     return model, forecast
 
 
 def fit_darts(settings: Settings, seed: int, table: pd.DataFrame, cell: str, direct: bool) -> Fitted:
-    """BlockRNNModel, which is direct, or RNNModel, which learns the next step and is fed its own forecasts."""
+    """Fit BlockRNNModel, which is direct, or RNNModel, which learns the next step and is fed its own forecasts."""
     from darts import TimeSeries
     from darts.models import BlockRNNModel, RNNModel
 
     def read(table: pd.DataFrame) -> list[TimeSeries]:
-        found = TimeSeries.from_group_dataframe(table, "unique_id", "ds", "y", drop_group_cols="unique_id")
-        return [one.astype(np.float32) for one in found]  # it trains in the precision of the series
+        panel = TimeSeries.from_group_dataframe(table, "unique_id", "ds", "y", drop_group_cols="unique_id")
+        return [series.astype(np.float32) for series in panel]  # it trains in the precision of the series
 
     if direct:
         kind, more = BlockRNNModel, {"output_chunk_length": settings.horizon, "use_reversible_instance_norm": True}
@@ -159,7 +178,7 @@ def fit_darts(settings: Settings, seed: int, table: pd.DataFrame, cell: str, dir
     model.fit(read(table), dataloader_kwargs={"drop_last": True})  # batches of one size
 
     def forecast(table: pd.DataFrame, origins: range) -> NDArray[Any]:
-        found = model.historical_forecasts(
+        forecasts = model.historical_forecasts(
             read(table),
             start=origins.start,
             start_format="position",
@@ -169,12 +188,12 @@ def fit_darts(settings: Settings, seed: int, table: pd.DataFrame, cell: str, dir
             last_points_only=False,
             predict_kwargs={"batch_size": 1024},
         )
-        return np.stack([[one.values(copy=False)[:, 0] for one in forecasts] for forecasts in found])
+        return np.stack([[window.values(copy=False)[:, 0] for window in series] for series in forecasts])
 
     return model.model, forecast
 
 
-# The library, and how to fit.
+# The package that a contender needs, and how to fit it.
 CONTENDERS: dict[str, tuple[str, Callable[..., Fitted]]] = {
     "ours": ("parallelrnn", partial(fit_ours, defaults=False)),
     "neuralforecast": ("neuralforecast", partial(fit_neuralforecast, series=7, kind="theirs")),
@@ -188,191 +207,130 @@ CONTENDERS: dict[str, tuple[str, Callable[..., Fitted]]] = {
 
 
 def read_table(path: Path, rows: int) -> pd.DataFrame:
-    """The first so many rows in long form; each column standardised by its training part."""
+    """Return the first rows in long form, each column standardised by its training part."""
     wide = pd.read_csv(path, parse_dates=["date"], index_col="date")[:rows].sort_index(axis=1)
     wide = (wide - wide[:TRAINING].mean()) / wide[:TRAINING].std(ddof=0)
     return wide.rename_axis("ds").reset_index().melt("ds", var_name="unique_id", value_name="y")
 
 
-def measure(name: str, cell: str, seed: int, path: Path, settings: Settings) -> dict[str, Any]:
+def measure(path: Path, config: dict[str, Any], seed: int) -> dict[str, Any]:
     """Fit and forecast in this process, which does nothing else."""
+    options = dict(config)
+    name, cell = options.pop("contender"), options.pop("cell")
+    settings = Settings(**options)
     torch.set_num_threads(settings.threads)
     lookback, horizon = settings.lookback, settings.horizon
     origins = range(TRAINING, TRAINING + VALIDATION - horizon + 1, settings.every)
     table = read_table(path, origins[-1] + horizon)
     starts = (TRAINING, 2 * (lookback + horizon))
-    training, little = (table.groupby("unique_id").head(rows).reset_index(drop=True) for rows in starts)
+    training, small = (table.groupby("unique_id").head(rows).reset_index(drop=True) for rows in starts)
     _, fit = CONTENDERS[name]
-    fit(replace(settings, steps=1, batch_size=2), seed, little, cell=cell)  # what only the first fit of a process does
-    before = _memory("VmRSS")
-    if STATUS.exists():
-        RESET.write_text("5")  # forget the peak so far
+    fit(replace(settings, steps=1, batch_size=2), seed, small, cell=cell)  # what only the first fit of a process does
     steps: list[int] = []
     register_optimizer_step_post_hook(lambda *_: steps.append(1))
-    began = load.read()
-    network, forecast = fit(settings, seed, training, cell=cell)
-    ended, peak = load.read(), _memory("VmHWM")
-    if len(steps) != settings.steps and name != "ours-defaults":  # which adds some when it takes out waves
+    fitted: list[Fitted] = []
+    began = read_clocks()
+    grown = peak_of(lambda: fitted.append(fit(settings, seed, training, cell=cell)))
+    ended, (network, forecast) = read_clocks(), fitted[0]
+    peak_bytes = peak()
+    if len(steps) != settings.steps and name != "ours-defaults":  # which adds some when it prunes waves
         raise RuntimeError(f"{name} took {len(steps)} steps instead of {settings.steps}")
-    series = np.stack([one.to_numpy() for _, one in table.groupby("unique_id")["y"]])  # (series, rows)
+    series = np.stack([values.to_numpy() for _, values in table.groupby("unique_id")["y"]])  # (series, rows)
     windows = np.lib.stride_tricks.sliding_window_view(series[:, TRAINING - lookback :], lookback + horizon, axis=1)
     past, future = np.split(windows[:, :: settings.every], [lookback], axis=2)  # (series, origins, steps)
     error = forecast(table, origins) - future
     return {
         "seconds": round(ended.wall - began.wall, 3),
-        "foreign": load.foreign(began, ended),  # processors that others used meanwhile
-        "peak, MB": peak,
-        "by fit, MB": None if peak is None or before is None else peak - before,
-        "MSE": float((error**2).mean()),
-        "MAE": float(abs(error).mean()),
-        "MSE of the mean": float(((past.mean(axis=2, keepdims=True) - future) ** 2).mean()),
+        "foreign": foreign_load(began, ended),  # processors that others used meanwhile
+        "peak_mb": peak_bytes / 1e6,
+        "fit_mb": grown / 1e6,
+        "mse": float((error**2).mean()),
+        "mae": float(abs(error).mean()),
+        "mse_of_mean": float(((past.mean(axis=2, keepdims=True) - future) ** 2).mean()),
         "windows": future.shape[0] * future.shape[1],
         "steps": len(steps),
-        "parameters": sum(one.numel() for one in network.parameters()),
+        "parameters": sum(parameter.numel() for parameter in network.parameters()),
         "threads": torch.get_num_threads(),
     }
 
 
-def _memory(name: str) -> float | None:
-    """In megabytes, where the system tells."""
-    if not STATUS.exists():
-        return None
-    line = next(line for line in STATUS.read_text().splitlines() if line.startswith(f"{name}:"))
-    return int(line.split()[1]) * 1024 / 1e6
+def run(
+    path: Path,
+    results: Path = Path("results/benchmarks"),
+    name: str = "end-to-end",
+    rounds: int = 3,
+    contenders: str = ",".join(CONTENDERS),
+    settings: str = "",
+) -> None:
+    """Fit what the results do not hold yet, in rounds with a new seed each; PATH is ETTh1.csv.
+
+    Other settings than the usual are written `--settings steps=5,every=96`.
+    """
+    changes = dict(setting.split("=") for setting in settings.split(",") if setting)
+    shared = Settings(**{key: type(getattr(Settings, key))(value) for key, value in changes.items()})
+    about = provenance(shared.threads, PACKAGES)
+    missing = [package for package in PACKAGES if about["machine"][package] == "not installed"]
+    chosen = [name for name in contenders.split(",") if CONTENDERS[name][0] not in missing]
+    jobs = [
+        ({"contender": contender, "cell": cell, **asdict(shared)}, seed)
+        for seed, cell, contender in itertools.product(range(1, rounds + 1), (*CELLS, "linear"), chosen)
+        if cell != "linear" or contender.endswith("defaults")
+    ]
+    os.environ |= dict.fromkeys(THREADS, str(shared.threads))
+    run_missing(RunStore(results), name, jobs, partial(in_fresh_process, measure, path), about)
 
 
-def run(path: Path, output: Path, settings: Settings, rounds: int, names: Sequence[str], cells: Sequence[str]) -> None:
-    """Measure what the file does not hold yet; each result is written as it comes."""
-    now = current_conditions(settings.threads)
-    results = json.loads(output.read_text()) if output.exists() else {"conditions": now, "runs": []}
-    changed = [name for name in now if results["conditions"].get(name) != now[name]]
-    if changed:
-        raise SystemExit(f"{output} was made under other conditions ({', '.join(changed)}); write to another file")
-    missing = [library for library in RELEASES if now[library] == "not installed"]
-    for library in missing:
-        print(f"without {library}; for it: pip install '{RELEASES[library]}'", flush=True)
-    names = [name for name in names if CONTENDERS[name][0] not in missing]
-    pairs = [(name, cell) for cell in cells for name in names if cell != "linear" or name.endswith("defaults")]
-    failed = 0
-    for turn, (name, cell) in itertools.product(range(rounds), pairs):
-        key = {"name": name, "cell": cell, "seed": turn + 1, "settings": asdict(settings)}
-        if any(key.items() <= one.items() for one in results["runs"]):
-            continue
-        found = _in_process({**key, "path": str(path)})
-        print(f"round {turn + 1}, {cell}, {name}:", found.get("problem") or f"{found['seconds']} s", flush=True)
-        if "problem" in found:
-            failed += 1
-            continue
-        results["runs"].append({**key, **found})
-        write_text(output, json.dumps(results, indent=1) + "\n")
-    if failed:
-        raise SystemExit(f"fits that failed: {failed}; the same command tries them again")
+def table(results: Path) -> str:
+    """Return, for each cell, times and errors of all contenders, and how many times as fast ours are."""
+    return _tables(RunStore(results / "benchmarks").load("end-to-end"))
 
 
-def _in_process(task: dict[str, Any]) -> dict[str, Any]:
-    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
-    threads = dict.fromkeys(names, str(task["settings"]["threads"]))
-    command = [sys.executable, __file__, "measure", json.dumps(task)]
-    done = subprocess.run(command, env={**os.environ, **threads}, capture_output=True, text=True, check=False)
-    if done.returncode:
-        return {"problem": (done.stderr.strip() or f"exit status {done.returncode}").splitlines()[-1]}
-    return json.loads(done.stdout.splitlines()[-1])  # libraries may have printed before
+def plug_in_table(results: Path) -> str:
+    """Return the same of our models in neuralforecast."""
+    return _tables(RunStore(results / "benchmarks").load("plug-in"))
 
 
-def current_conditions(threads: int) -> dict[str, Any]:
-    """Numbers compare where these are equal."""
-    found = asdict(conditions.current(threads))
-    del found["other_load"]  # what another benchmark does about it
-    for name in ("neuralforecast", "darts", "pytorch-lightning", "pandas"):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = "not installed"
-    return found
+def _tables(runs: Sequence[Run]) -> str:
+    tables = []
+    for cell in CELLS:
+        groups: dict[str, Results] = {}
+        for contender, kind in itertools.product(CONTENDERS, (cell, "linear")):
+            of_row = [run for run in runs if (run.config["contender"], run.config["cell"]) == (contender, kind)]
+            if of_row:
+                groups[f"{contender}, {kind}"] = [run.result for run in of_row]
+        ours = [name for name in groups if name.startswith("ours")]
+        rows = [[name, *_row(group)] for name, group in groups.items()]
+        tables.append(Table(["", *COLUMNS], rows))
+        faster = [
+            [name, *(_speedup(groups[own], group) for own in ours)]
+            for name, group in groups.items()
+            if name not in ours
+        ]
+        tables.append(Table(["times as fast as", *ours], faster))
+    return "\n\n".join(table.markdown() for table in tables)
 
 
-def tables(results: dict[str, Any]) -> str:
-    """All that was measured, in Markdown: two tables for each cell and settings."""
-    lines = ["; ".join(f"{name} {value}" for name, value in results["conditions"].items())]
-    for settings in {json.dumps(one["settings"]): one["settings"] for one in results["runs"]}.values():
-        runs = [one for one in results["runs"] if one["settings"] == settings]
-        foreign = [one["foreign"] for one in runs if one["foreign"] is not None]
-        lines += ["", ", ".join(f"{name} {value}" for name, value in settings.items()), ""]
-        rounds = max(one["seed"] for one in runs)
-        lines.append(
-            f"{runs[0]['windows']:,} validation windows; repeating a window's mean has an MSE of "
-            f"{runs[0]['MSE of the mean']:.3f}. Medians, ranges in brackets; rounds: {rounds}. "
-            + (f"Others used up to {max(foreign):.2f} processors." if foreign else "Nobody watched the load of others.")
-        )
-        for cell in [cell for cell in CELLS if cell in {one["cell"] for one in runs}]:
-            groups: dict[str, list[dict[str, Any]]] = {}
-            for one in runs:
-                if one["cell"] in (cell, "linear"):
-                    groups.setdefault(f"{one['name']}, {one['cell']}", []).append(one)
-            ours = [name for name in groups if name.startswith("ours")]
-            lines += _markdown(["", *DIGITS], {name: _row(group) for name, group in groups.items()})
-            others = [name for name in groups if name not in ours]
-            faster = {name: [_times_as_fast(groups[mine], groups[name]) for mine in ours] for name in others}
-            lines += _markdown(["times as fast as", *ours], faster)
-    return "\n".join(lines)
+def _row(group: Results) -> list[str]:
+    return [_spread([result[key] for result in group], digits) for key, digits in COLUMNS.values()]
 
 
-def _markdown(head: list[str], rows: dict[str, list[str]]) -> list[str]:
-    cells = [head, ["---"] * len(head), *([name, *row] for name, row in rows.items())]
-    return ["", *("| " + " | ".join(row) + " |" for row in cells)]
-
-
-def _row(runs: list[dict[str, Any]]) -> list[str]:
-    return [_spread([one[name] for one in runs if one[name] is not None], digits) for name, digits in DIGITS.items()]
-
-
-def _times_as_fast(ours: list[dict[str, Any]], other: list[dict[str, Any]]) -> str:
-    """No number where either learned nothing, and none without a word where ours errs more."""
-    if not all(one["MSE"] < one["MSE of the mean"] for one in (*ours, *other)):  # nor if an error is not a number
+def _speedup(ours: Results, other: Results) -> str:
+    """Return no number where either learned nothing, and a warning where ours errs more."""
+    if not all(result["mse"] < result["mse_of_mean"] for result in (*ours, *other)):  # NaN is not below it either
         return "refused: no better than the mean"
     seconds, mse = (
-        [statistics.median(one[what] for one in runs) for runs in (ours, other)] for what in ("seconds", "MSE")
+        [statistics.median(result[key] for result in group) for group in (ours, other)] for key in ("seconds", "mse")
     )
     return f"{seconds[1] / seconds[0]:.2f}" + (", at a higher error" if mse[0] > mse[1] else "")
 
 
 def _spread(values: Sequence[float], digits: int) -> str:
-    """The median, and the range if there is one."""
-    if not values:
-        return "-"
-    middle, low, high = (f"{value:.{digits}f}" for value in (statistics.median(values), min(values), max(values)))
-    return middle if low == high else f"{middle} ({low} to {high})"
-
-
-def main() -> None:
-    """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parts = parser.add_subparsers(dest="what", required=True)
-    running = parts.add_parser("run", formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    running.add_argument("path", type=Path, help="ETTh1.csv")
-    running.add_argument("--output", type=Path, required=True, help="what is there already is not measured again")
-    running.add_argument("--rounds", type=int, default=3, help="each with another seed")
-    for name, known in (("contenders", list(CONTENDERS)), ("cells", [*CELLS, "linear"])):
-        running.add_argument(f"--{name}", nargs="+", choices=known, default=known, metavar="NAME", help="some of them")
-    for one in fields(Settings):
-        running.add_argument(
-            f"--{one.name.replace('_', '-')}", type=type(one.default), default=one.default, help="for all"
-        )
-    parts.add_parser("table").add_argument("path", type=Path)
-    parts.add_parser("measure", help="what `run` starts").add_argument("task", type=json.loads)
-    arguments = vars(parser.parse_args())
-    what = arguments.pop("what")
-    if what == "table":
-        print(tables(json.loads(arguments["path"].read_text())))
-    elif what == "measure":
-        task = arguments["task"]
-        settings, path = Settings(**task.pop("settings")), Path(task.pop("path"))
-        print(json.dumps(measure(**task, path=path, settings=settings)))
-    else:
-        settings = Settings(**{one.name: arguments.pop(one.name) for one in fields(Settings)})
-        names = arguments.pop("contenders")
-        run(**arguments, names=names, settings=settings)
+    """Return the median, and the range if there is one."""
+    median, low, high = (f"{value:.{digits}f}" for value in (statistics.median(values), min(values), max(values)))
+    return median if low == high else f"{median} ({low} to {high})"
 
 
 if __name__ == "__main__":
-    main()
+    import typer
+
+    typer.run(run)

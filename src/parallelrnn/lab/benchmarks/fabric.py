@@ -1,129 +1,94 @@
-"""What Lightning Fabric costs: training epochs with it beside the same epochs without it.
+"""The cost of Lightning Fabric: fits of a SequenceRegressor with it beside the same fits in plain torch.
 
+    pip install 'parallelrnn[cli,sequences]'
     python -m parallelrnn.lab.benchmarks.fabric
 
-The network of a Forecaster at the shape S3 (look-back 336, 7 channels, width 128, 2 layers, batches of 32 windows), and
-one as small as the defaults make them. Epochs of both kinds take turns in one process, and have to end with the same
-weights to the bit.
+Sequences have the shape S3 (336 steps, 7 channels, width 128, 2 layers, batches of 32), or are small ones (14 steps,
+width 64, 1 layer). Both kinds of fits take turns in one process, and have to give the same predictions to the bit.
 """
 
 from __future__ import annotations
 
-import argparse
 import statistics
-import time
-from dataclasses import asdict
+from itertools import product
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from parallelrnn.forecast.model import Architecture, Network
-from parallelrnn.forecast.panel import Series
-from parallelrnn.forecast.windows import CovariateScale, Profile, Sequences
-from parallelrnn.lab.benchmarks.kernels import conditions
-from parallelrnn.training.losses import pointwise
-from parallelrnn.training.trainer import Recipe, Trainer, make_fabric
+from parallelrnn import SequenceRegressor
+from parallelrnn.lab.benchmarks.measuring import provenance
+from parallelrnn.lab.benchmarks.timing import seconds_of, take_turns
+from parallelrnn.lab.tables import Table
 
-STEPS = 20  # of an epoch
-LOOKBACK, HORIZON = 336, 96
-SHAPES: dict[str, dict[str, Any]] = {
-    "S3": {"channels": 7, "hidden_size": 128, "num_layers": 2, "segment": 1, "batch_size": 32},
-    "small": {"channels": 1, "hidden_size": 64, "num_layers": 1, "segment": 24, "batch_size": 32},
+STEPS = 20  # of a fit
+SHAPES: dict[str, tuple[tuple[int, int], dict[str, int]]] = {  # steps and channels, and the layers
+    "S3": ((336, 7), {"hidden_size": 128, "num_layers": 2, "batch_size": 32}),
+    "small": ((14, 1), {"hidden_size": 64, "num_layers": 1, "batch_size": 32}),
 }
 
 
 class Bare:
-    """The part of Fabric's interface that a Trainer uses, by torch alone, on one CPU."""
+    """The part of Fabric's interface that a trainer uses, in plain torch on one CPU."""
 
     device, world_size, global_rank = torch.device("cpu"), 1, 0
 
+    def launch(self) -> None:
+        """Start no processes."""
+
     def setup(self, network: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[nn.Module, torch.optim.Optimizer]:
-        """As they are."""
+        """Return them unchanged."""
         return network, optimizer
 
     def backward(self, loss: Tensor) -> None:
-        """Gradients."""
+        """Compute gradients."""
         loss.backward()
 
-    def clip_gradients(self, network: nn.Module, optimizer: torch.optim.Optimizer, max_norm: float) -> None:
-        """To a norm."""
-        nn.utils.clip_grad_norm_(network.parameters(), max_norm, error_if_nonfinite=True)
+    def clip_gradients(self, network: nn.Module, optimizer: torch.optim.Optimizer, **options: Any) -> None:
+        """Clip to a norm."""
+        nn.utils.clip_grad_norm_(network.parameters(), **options)
 
 
-def trainer_of(fabric: Any, cell: str, shape: dict[str, Any]) -> Trainer[Network]:
-    """On noise; the same for all."""
-    channels = shape["channels"]
-    steps = LOOKBACK + HORIZON + 2000
-    values, none = np.random.default_rng(0).normal(size=(steps, channels)), np.zeros((steps, 0))
-    series = [Series("noise", 0, values, np.ones((steps, channels), bool), none, none, np.zeros(0))]
-    profile = Profile(np.zeros(channels), np.ones(channels), (), np.zeros(channels))
-    sequences = Sequences(series, [profile], CovariateScale.of(series, [steps]), LOOKBACK, HORIZON)
-    torch.manual_seed(0)
-    network = Network(
-        Architecture(
-            lookback=LOOKBACK,
-            horizon=HORIZON,
-            cell=cell,
-            decoder="waves",
-            block_size=2,
-            hidden_size=shape["hidden_size"],
-            num_layers=shape["num_layers"],
-            num_waves=8,
-            num_decays=4,
-            normalize="mean",
-            segment=shape["segment"],
-            gate=True,
-            dropout=0.0,
-            channels=channels,
+def compare(cell: str, shape: tuple[int, int], options: dict[str, Any], rounds: int) -> dict[str, list[float]]:
+    """Return the seconds of a training step with and without Fabric, one for each round."""
+    x = np.random.default_rng(0).normal(size=(STEPS * options["batch_size"], *shape))
+    regressors = {
+        kind: SequenceRegressor(
+            cell=cell, max_epochs=1, epoch_steps=(STEPS, STEPS), random_state=0, progress=False, **options
         )
-    )
-    windows = sequences.windows(0, LOOKBACK, steps - HORIZON)
-    recipe = Recipe(batch_size=shape["batch_size"], epoch_steps=(STEPS, STEPS))
-    return Trainer(network, sequences, windows, windows[:32], pointwise("mae"), recipe, 0, fabric)
-
-
-def compare(cell: str, shape: dict[str, Any], rounds: int) -> dict[str, list[float]]:
-    """Seconds of each step, with and without."""
-    trainers = {
-        "with": trainer_of(make_fabric("cpu", 1, "32-true"), cell, shape),
-        "without": trainer_of(Bare(), cell, shape),
+        for kind in ("with", "without")
     }
-    seconds: dict[str, list[float]] = {name: [] for name in trainers}
-    for turn in range(rounds + 1):
-        for name in sorted(trainers, reverse=turn % 2 == 1):
-            began = time.perf_counter()
-            trainers[name]._epoch()
-            if turn:  # the first pays for what only the first does
-                seconds[name].append((time.perf_counter() - began) / STEPS)
-    weights = [trainer.network.state_dict() for trainer in trainers.values()]
-    if not all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0]):
-        raise SystemExit(f"{cell}: with Fabric and without it, weights differ")
-    return seconds
+
+    def fit_without() -> None:
+        with mock.patch("lightning_fabric.Fabric", return_value=Bare()):
+            regressors["without"].fit(x, x.sum((1, 2)))
+
+    fits = {"with": lambda: regressors["with"].fit(x, x.sum((1, 2))), "without": fit_without}
+    taken, _ = take_turns({kind: seconds_of(fit) for kind, fit in fits.items()}, rounds)
+    if not np.array_equal(regressors["with"].predict(x), regressors["without"].predict(x)):
+        raise SystemExit(f"{cell}: predictions with and without Fabric differ")
+    return {kind: [seconds[kind] / STEPS for seconds in taken] for kind in fits}
 
 
-def main() -> None:
-    """Print a table in Markdown."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--threads", type=int, default=2)
-    chosen = parser.parse_args()
-    torch.set_num_threads(chosen.threads)
-    made_under = asdict(conditions.current(chosen.threads))
-    del made_under["other_load"]  # nobody looks here
-    print("; ".join(f"{name} {value}" for name, value in made_under.items()))
-    print("\n| shape | cell | ms a step with Fabric | without | costs |\n| --- | --- | --- | --- | --- |")
-    for name, shape in SHAPES.items():
-        for cell in ("linear", "gru", "lstm"):
-            found = compare(cell, shape, chosen.rounds)
-            middle = {kind: statistics.median(times) for kind, times in found.items()}
-            spread = {kind: f"{1e3 * min(times):.2f} to {1e3 * max(times):.2f}" for kind, times in found.items()}
-            cells = [f"{1e3 * middle[kind]:.2f} ({spread[kind]})" for kind in ("with", "without")]
-            print(
-                f"| {name} | {cell} | {' | '.join(cells)} | {middle['with'] / middle['without'] - 1:+.1%} |", flush=True
-            )
+def run(rounds: int = 15, threads: int = 2) -> None:
+    """Print a table in Markdown, and its conditions."""
+    torch.set_num_threads(threads)
+    rows = []
+    for (name, (shape, options)), cell in product(SHAPES.items(), ("linear", "gru", "lstm")):
+        times = compare(cell, shape, options, rounds)
+        medians = {kind: statistics.median(seconds) for kind, seconds in times.items()}
+        spreads = [
+            f"{1e3 * medians[kind]:.2f} ({1e3 * min(seconds):.2f} to {1e3 * max(seconds):.2f})"
+            for kind, seconds in times.items()
+        ]
+        rows.append([name, cell, *spreads, f"{medians['with'] / medians['without'] - 1:+.1%}"])
+    print(Table(["shape", "cell", "ms per step with Fabric", "without", "cost"], rows).markdown())
+    print(f"\n{provenance(threads)}")
 
 
 if __name__ == "__main__":
-    main()
+    import typer
+
+    typer.run(run)

@@ -8,15 +8,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from parallelrnn.lab.datasets.examples import Examples, Splits, permutation
-from parallelrnn.lab.datasets.sources import DatasetError, Source, locate
+from parallelrnn.lab.datasets.files import DatasetError, Source, locate
+from parallelrnn.lab.datasets.splits import Examples, Splits, permutation
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
 # The md5 that the author publishes for the archive, c32a1d4ab5d03f1284b67883e8d87530, is of the same file.
 _ARCHIVE = "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"
 _ARCHIVE_SHA256 = "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"
-_SHA256 = {  # of a file, and of it compressed alone with xz, which is how some copies are kept
+_SHA256 = {  # of a file, and of the file compressed with xz
     "data_batch_1": (
         "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5",
         "08cc5ab8a2a5372b1757290d7be341dc4b9c6a64965c6b3eb0c081ffad2006a5",
@@ -52,16 +52,16 @@ SOURCES = {
 
 VALIDATION = 3_000
 SEED = 0
-_MEMORY = 1 << 28  # bytes to unpack with; the strongest setting of xz takes a quarter of it
+_MAX_MEMORY = 1 << 28  # bytes for unpacking; the strongest setting of xz takes a quarter of it
 _RECORD = 1 + 3 * 32 * 32  # a label, then the red, the green and the blue plane, row by row
 
 
 def load_cifar10() -> Splits:
-    """Images (N, 32, 32, 3) of bytes and classes (N,): 47,000 for training, 3,000 for validation, 10,000 for test.
+    """Return images (N, 32, 32, 3) of bytes and classes (N,): 47,000 for training, 3,000 validation and 10,000 test.
 
     The test set is the published one. The paper does not say which 3,000 of the 50,000 others are for validation; here
-    they are the last of a random order, `permutation(50_000, seed=0)`, which is the same every time. The files may be
-    there plain, each compressed with xz, or as the author's `cifar-10-binary.tar.gz`.
+    they are the last of a fixed random order, `permutation(50_000, seed=0)`. The files may be plain, each compressed
+    with xz, or in the author's `cifar-10-binary.tar.gz`.
     """
     train = _examples(*(f"data_batch_{number}" for number in range(1, 6)))
     order = permutation(len(train), SEED)
@@ -78,13 +78,12 @@ def _records(path: Path) -> NDArray[np.uint8]:
     try:
         data = path.read_bytes()
         if path.suffix == ".xz":
-            data = lzma.decompress(data, memlimit=_MEMORY)
+            data = lzma.decompress(data, memlimit=_MAX_MEMORY)
     except lzma.LZMAError as error:
-        raise DatasetError(f"{path} cannot be unpacked ({error}); replace it by a whole one") from error
+        raise DatasetError(f"{path} cannot be unpacked ({error})", hint="replace it with the published one") from error
     records = np.frombuffer(data, np.uint8)
     if not len(records) or len(records) % _RECORD or records[::_RECORD].max() >= len(CLASSES):
-        raise DatasetError(
-            f"{path} is no batch of CIFAR-10: expected records of {_RECORD} bytes, a label from 0 to 9 and an image, "
-            f"got {len(records)} bytes; replace it by the published one"
-        )
+        expected = f"records of {_RECORD} bytes, a label from 0 to 9 and an image"
+        problem = f"{path} is not a batch of CIFAR-10: expected {expected}, got {len(records)} bytes"
+        raise DatasetError(problem, hint="replace it with the published one")
     return records.reshape(-1, _RECORD)

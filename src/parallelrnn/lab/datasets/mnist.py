@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from parallelrnn.lab.datasets.examples import Examples, Splits, permutation
-from parallelrnn.lab.datasets.sources import DatasetError, Source, locate
+from parallelrnn.lab.datasets.files import DatasetError, Source, locate
+from parallelrnn.lab.datasets.splits import Examples, Splits, permutation
 
 # The authors' own page is closed. This copy is the one that torchvision uses; the files are the original ones.
 _ADDRESS = "https://ossci-datasets.s3.amazonaws.com/mnist/"
@@ -23,16 +23,18 @@ _SHA256 = {
 }
 SOURCES = {name: Source(f"mnist/{name}", sha256, _ADDRESS + name) for name, sha256 in _SHA256.items()}
 
+_REPLACE = "replace it with the published one"
+
 VALIDATION = 3_000
 SEED = 0
-_MOST_AXES = 3  # of these files: images, rows, columns
+_MAX_RANK = 3  # images, rows, columns
 
 
 def load_mnist() -> Splits:
-    """Images (N, 28, 28) of bytes and digits (N,): 57,000 for training, 3,000 for validation, 10,000 for test.
+    """Return images (N, 28, 28) of bytes and digits (N,): 57,000 for training, 3,000 for validation, 10,000 for test.
 
     The test set is the published one. The paper does not say which 3,000 of the 60,000 others are for validation; here
-    they are the last of a random order, `permutation(60_000, seed=0)`, which is the same every time.
+    they are the last of a fixed random order, `permutation(60_000, seed=0)`.
     """
     train = _examples("train")
     order = permutation(len(train), SEED)
@@ -46,18 +48,16 @@ def _examples(part: str) -> Examples:
 
 
 def read_idx(path: Path) -> NDArray[np.uint8]:
-    """An array of bytes from a compressed IDX file: its rank, its shape, big-endian, and the bytes themselves."""
+    """Return the array of bytes in a compressed IDX file: a header with rank and shape, then the bytes."""
     try:
         with gzip.open(path) as file:
             data = file.read()
     except (OSError, EOFError, zlib.error) as error:
-        raise DatasetError(f"{path} cannot be unpacked ({error}); replace it by the published one") from error
+        raise DatasetError(f"{path} cannot be unpacked ({error})", hint=_REPLACE) from error
     rank = data[3] if data[:3] == b"\0\0\x08" and len(data) > 3 else 0  # 8 stands for bytes
     sizes = data[4 : 4 + 4 * rank]
     shape = tuple(int(size) for size in np.frombuffer(sizes[: len(sizes) // 4 * 4], ">u4"))
-    if not 0 < rank == len(shape) <= _MOST_AXES or not 0 < prod(shape) == len(data) - 4 - 4 * rank:
-        raise DatasetError(
-            f"{path} is no IDX file of bytes: expected a header and as many bytes as its shape {shape} says, got "
-            f"{len(data)} bytes in all; replace it by the published one"
-        )
-    return np.array(np.frombuffer(data, np.uint8, offset=4 + 4 * rank).reshape(shape))  # can be written to
+    if not 0 < rank == len(shape) <= _MAX_RANK or not 0 < prod(shape) == len(data) - 4 - 4 * rank:
+        problem = f"{path} is not an IDX file of bytes: its header says shape {shape}, and it has {len(data)} bytes"
+        raise DatasetError(problem, hint=_REPLACE)
+    return np.array(np.frombuffer(data, np.uint8, offset=4 + 4 * rank).reshape(shape))  # writable

@@ -1,4 +1,4 @@
-"""The two simulations of arXiv 2605.02692, in which a vanilla RNN makes the data."""
+"""Simulated data of arXiv 2605.02692: two simulations in which a vanilla RNN generates the data; the adding problem."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from parallelrnn.errors import check_integer
-from parallelrnn.lab.datasets.examples import Examples, Splits, TrainingSplits
+from parallelrnn.errors import ArgumentError, MissingPackageError, check_integer, check_number
+from parallelrnn.lab.datasets.splits import Examples, Splits, TrainingSplits
 
 Array = NDArray[np.float32]
 
@@ -22,7 +22,7 @@ _CHUNK = 5_000  # sequences at a time: their states fit into the cache
 
 @dataclass(frozen=True)
 class Weights:
-    """Those of h_t = tanh(W_h h_(t-1) + W_x x_t + b_h) and z = W_y h_T + b_y."""
+    """The weights of h_t = tanh(W_h h_(t-1) + W_x x_t + b_h) and z = W_y h_T + b_y."""
 
     recurrent: Array  # (d, d)
     input: Array  # (d, 1)
@@ -40,25 +40,23 @@ def tradeoff_simulation(
     sizes: tuple[int, int, int] = (40_000, 10_000, 10_000),
     recurrent_scale: float = 1.0,
 ) -> Splits:
-    """Section 6.1: sequences (N, T, 1) of an ARMA(1, 1) process and what an RNN with noise makes of each, (N, 10).
+    """Return the data of Section 6.1: sequences (N, T, 1) of an ARMA(1, 1) process, and outputs (N, 10) of a noisy RNN.
 
-    The process has coefficients 0.7 and 0.3, standard normal innovations, and starts in its stationary law. The RNN has
-    the `tradeoff_weights` of the seed. Simulations of one seed that differ in their noise variance differ in nothing
-    else.
+    The process has coefficients 0.7 and 0.3 and standard normal innovations, and starts in its stationary law. The RNN
+    has the `tradeoff_weights` of the seed. Simulations of one seed with another noise variance differ in nothing else.
 
-    With the paper's entries of variance 1 the states are chaotic: the recurrent matrix has a spectral radius of about
-    11, and differences grow more than twofold each step (docs/reproducing.md shows it), from the rounding of a float to
-    order 1 within 20 or so. What lies further back is lost to rounding. Up to a `recurrent_scale` of about
-    0.15 the states forget where they began.
+    With the paper's weights of variance 1 the states are chaotic: the recurrent matrix has a spectral radius of about
+    11, and differences more than double at each step (docs/reproducing.md shows it), from the rounding of a float to
+    order 1 within about 20 steps. What lies further back is lost to rounding. Up to a `recurrent_scale` of about 0.15
+    the states forget their initial values.
 
-    On one machine, with one installation of numpy, a seed gives the same bits however many threads BLAS may use and
-    processors there are to run on, for all products are computed on one thread (of OpenBLAS, MKL and BLIS; Apple's
-    Accelerate cannot be told). Another processor or another BLAS may round otherwise, and then gives other targets.
+    On one machine, with one installation of numpy, a seed gives the same bits for any number of threads, because all
+    products are computed on one (with OpenBLAS, MKL and BLIS; Apple's Accelerate cannot be limited). Another processor
+    or another BLAS may round differently, and then gives other targets.
     """
     check_integer("length", length, 1)
     _check_sizes(sizes, ("training", "validation", "test"))
-    if not noise_variance >= 0:
-        raise ValueError(f"noise_variance should be 0 or more, got {noise_variance}")
+    check_number("noise_variance", noise_variance, "0 or more", lambda value: value >= 0)
     weights = tradeoff_weights(seed, hidden_size=hidden_size, recurrent_scale=recurrent_scale)
     for_inputs, for_noise = _streams(seed)[1:]
     inputs = arma(sum(sizes), length, for_inputs)[..., None]  # (N, T, 1)
@@ -71,7 +69,7 @@ def tradeoff_simulation(
 
 
 def tradeoff_weights(seed: int, *, hidden_size: int = 128, recurrent_scale: float = 1.0) -> Weights:
-    """The weights of `tradeoff_simulation`: standard normal, the recurrent ones times `recurrent_scale`."""
+    """Return the weights of `tradeoff_simulation`: standard normal, the recurrent ones times `recurrent_scale`."""
     check_integer("hidden_size", hidden_size, 1)
     random = _streams(seed)[0]
     shapes = ((hidden_size, hidden_size), (hidden_size, 1), (hidden_size,), (OUTPUTS, hidden_size), (OUTPUTS,))
@@ -87,11 +85,11 @@ def feature_simulation(
     length: int = 128,
     sizes: tuple[int, int] = (50_000, 10_000),
 ) -> tuple[TrainingSplits, Array, Array]:
-    """Section A of the supplement: sequences (N, T, 1), the last state (N, d) of an RNN with noise, and its weights.
+    """Return the data of Section A: sequences (N, T, 1) and last states (N, d) of a noisy RNN; and its weights.
 
-    The weights are the recurrent matrix (d, d), which is `recurrent` or has entries of N(0, 0.1^2), and that of the
-    input (d, 1), of N(2, 2^2). There are no biases, and the noise is N(0, 0.01^2). The paper does not say what the
-    input is: here it is standard normal, independent over time. Nor does it say how many validation samples there are.
+    The weights are the recurrent matrix (d, d), which is `recurrent` or has entries of N(0, 0.1^2), and the input
+    weights (d, 1), of N(2, 2^2). There are no biases, and the noise is N(0, 0.01^2). The paper does not say what the
+    input is, here standard normal and independent over time, nor how many validation samples there are.
     """
     check_integer("hidden_size", hidden_size, 1)
     check_integer("length", length, 1)
@@ -100,10 +98,9 @@ def feature_simulation(
     drawn = 0.1 * for_weights.standard_normal((hidden_size, hidden_size))
     weight = np.asarray(drawn if recurrent is None else recurrent, dtype=np.float32)
     if weight.shape != drawn.shape:
-        raise ValueError(
-            f"recurrent should have the shape {drawn.shape} that hidden_size says, got {weight.shape}; pass its size "
-            "as hidden_size"
-        )
+        expected = f"a matrix of shape {drawn.shape}"
+        hint = "give its size as {hidden_size}"
+        raise ArgumentError(argument="recurrent", expected=expected, got=weight.shape, hint=hint)
     input_weight = (2 + 2 * for_weights.standard_normal((hidden_size, 1))).astype(np.float32)
     inputs = for_inputs.standard_normal((sum(sizes), length, 1), dtype=np.float32)
     targets = final_states(inputs, weight, input_weight, np.zeros(hidden_size, np.float32))
@@ -112,10 +109,10 @@ def feature_simulation(
 
 
 def arma(count: int, length: int, random: np.random.Generator) -> Array:
-    """Sequences (N, T) of x_t = 0.7 x_(t-1) + e_t + 0.3 e_(t-1), stationary from the first on."""
+    """Return stationary sequences (N, T) of x_t = 0.7 x_(t-1) + e_t + 0.3 e_(t-1)."""
     innovations = random.standard_normal((count, length))
     series = np.empty_like(innovations)
-    # x_t is e_t and a part that knows only the past; stationary, their variances are 1 and this.
+    # x_t is e_t plus a part that depends on the past alone, whose stationary variance is this.
     past = (AR + MA) ** 2 / (1 - AR**2)
     series[:, 0] = innovations[:, 0] + np.sqrt(past) * random.standard_normal(count)
     for time in range(1, length):
@@ -124,9 +121,9 @@ def arma(count: int, length: int, random: np.random.Generator) -> Array:
 
 
 def final_states(inputs: Array, recurrent: Array, input_weight: Array, bias: Array) -> Array:
-    """The last state (N, d) of h_t = tanh(W_h h_(t-1) + W_x x_t + b), from 0, for inputs (N, T, C).
+    """Return the last state (N, d) of h_t = tanh(W_h h_(t-1) + W_x x_t + b), from 0, for inputs (N, T, C).
 
-    The same bits for any number of BLAS threads, as `tradeoff_simulation` says.
+    The bits do not depend on the number of BLAS threads, as `tradeoff_simulation` says.
     """
     states = np.empty((len(inputs), len(recurrent)), dtype=np.float32)
     with _one_blas_thread():
@@ -140,20 +137,18 @@ def final_states(inputs: Array, recurrent: Array, input_weight: Array, bias: Arr
 
 
 def _one_blas_thread() -> AbstractContextManager[Any]:
-    """Several threads share a product out between them, and its sums are then rounded in another order."""
+    """Limit BLAS to one thread: several divide a product, and its sums are then rounded in another order."""
     try:
         threadpoolctl = importlib.import_module("threadpoolctl")
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            f"a simulation needs {error.name}, which is not installed: pip install 'parallelrnn[datasets]'",
-            name=error.name,
-        ) from error
+        hint = "pip install 'parallelrnn[datasets]'"
+        raise MissingPackageError(f"simulations need {error.name}, which is not installed", hint=hint) from error
     limits: AbstractContextManager[Any] = threadpoolctl.threadpool_limits(limits=1, user_api="blas")
     return limits
 
 
 def _streams(seed: int) -> list[np.random.Generator]:
-    """For the weights, the inputs and the noise, so that changing one leaves the others as they are."""
+    """Return generators for the weights, the inputs and the noise, so that changing one leaves the others alone."""
     sequence = np.random.SeedSequence(check_integer("seed", seed, 0))
     return [np.random.default_rng(stream) for stream in sequence.spawn(3)]
 
@@ -165,6 +160,24 @@ def _parts(inputs: Array, targets: Array, sizes: tuple[int, ...]) -> list[Exampl
 
 def _check_sizes(sizes: tuple[int, ...], parts: tuple[str, ...]) -> None:
     if np.shape(sizes) != (len(parts),):
-        raise ValueError(f"sizes should be {len(parts)} numbers, of sequences for {', '.join(parts)}; got {sizes!r}")
+        raise ArgumentError(argument="sizes", expected=f"{len(parts)} numbers, for {', '.join(parts)}", got=sizes)
     for place, size in enumerate(sizes):
         check_integer(f"sizes[{place}]", size, 1)
+
+
+def adding_problem(count: int, length: int, random: np.random.Generator) -> Examples:
+    """Return sequences (N, T, 2) and sums (N, 1) of their two marked numbers, as in Section D of arXiv 2605.02692.
+
+    The first channel is uniform between 0 and 1. The second marks one number in each half by 1, and is 0 elsewhere;
+    with an odd length, the second half is the longer one. Always predicting 1 has a mean squared error of 1/6.
+    """
+    check_integer("count", count, 1)
+    check_integer("length", length, 2)
+    inputs = np.zeros((count, length, 2), dtype=np.float32)
+    inputs[..., 0] = random.random((count, length), dtype=np.float32)
+    rows, half = np.arange(count), length // 2
+    marked = random.integers(0, half, count), random.integers(half, length, count)
+    for times in marked:
+        inputs[rows, times, 1] = 1
+    targets = sum(inputs[rows, times, :1] for times in marked)
+    return Examples(inputs, np.asarray(targets))

@@ -1,7 +1,7 @@
-"""Every table and figure of arXiv 2605.02692 as an experiment that runs on a plain CPU, and what comes of them.
+"""Every table and figure of arXiv 2605.02692 as an experiment that runs on a plain CPU.
 
-One file here holds one experiment: its configuration, with the paper's values, and how a run of it goes; beside them
-stands what they share, and `registry` has them all. `running` makes results of jobs, in one process, several or a
-cluster: each is kept as it comes, and what was killed goes on. `reading` makes tables, verdicts and figures of results.
-Neither is known to the experiments, nor `reading` to `running`. `parallelrnn reproduce` is the door.
+A file holds one experiment: its configuration, with the paper's values, and the function that runs it. Beside them
+stands what they share; `registry` has them all. Experiments know neither who runs them nor who reads their results:
+`executors` runs them, `runs` stores the results, `results_page` and `figures` show them. `parallelrnn reproduce` does
+all of it.
 """

@@ -1,4 +1,4 @@
-"""What the classification experiments share: twins of several kinds, trained alike, and their accuracies."""
+"""What the classification experiments share: paired models of several kinds, trained alike, and their accuracies."""
 
 from __future__ import annotations
 
@@ -9,25 +9,27 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn import functional
 
 from parallelrnn.lab.datasets import Examples, Splits
-from parallelrnn.lab.datasets.examples import permutation
-from parallelrnn.lab.experiments.experiment import ExperimentError, Outcome, Workspace, with_usual
+from parallelrnn.lab.datasets.splits import permutation
+from parallelrnn.lab.experiments.experiment import ExperimentError, Outcome, Workspace, reset_unused
 from parallelrnn.lab.experiments.feature_types import types_of
 from parallelrnn.lab.experiments.models import RECURRENT, Recurrent, Transformer, count_parameters
-from parallelrnn.lab.experiments.tasks import Classification, Part
-from parallelrnn.lab.experiments.training import Schedule, Training
+from parallelrnn.lab.experiments.supervised import Subset, classification_scores, train
 from parallelrnn.nn import initialize
+from parallelrnn.training.optimizers import Plateau
+from parallelrnn.training.trainer import PassSampler, TrainerConfig
 
-Prepare = Callable[[Tensor], Tensor]  # from examples as they are kept to sequences (B, T, C)
+Prepare = Callable[[Tensor], Tensor]  # from examples as they are stored to sequences (B, T, C)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ClassificationConfig:
     """One model; the paper's scheme for images: Adam at 2e-3, halved when validation no longer improves.
 
-    Not given there: the batch size, what counts as no improvement (here three epochs), and which tasks take a fully
-    connected aggregate and which a feed-forward one (here all the latter).
+    The paper does not give the batch size, what counts as no improvement (here three epochs), nor which tasks have a
+    fully connected aggregate and which a feed-forward one (here all have the latter).
     """
 
     model: str
@@ -39,7 +41,7 @@ class ClassificationConfig:
     max_epochs: int = 800
     patience: int = 2
     minimum_rate: float = 1e-6
-    epoch_steps: int | None = None  # steps after which is validated; a pass over the examples if not given
+    epoch_steps: int | None = None  # steps between validations; a pass over the examples if not given
     train: int | None = None  # how many examples are used, a fixed random choice; all if not given
     validation: int | None = None
     test: int | None = None
@@ -51,42 +53,58 @@ class ClassificationConfig:
     num_segments: int = 2
     all_recurrent: bool = False
 
-    def settled(self) -> ClassificationConfig:
-        """What a model does not have does not make its runs others."""
+    def without_unused(self) -> ClassificationConfig:
+        """Return the configuration with defaults for what its model does not use."""
         unused: tuple[str, ...] = ("hidden_size", "num_layers", "block_size", "initial")
         if self.model in RECURRENT:
             unused = ("d_model", "transformer_layers", "num_heads", "num_states", "num_segments", "all_recurrent")
             unused += () if self.model.startswith("Para") else ("block_size",)
-        return with_usual(self, unused)
+        return reset_unused(self, unused)
 
 
 def classify(
     config: ClassificationConfig, splits: Splits, prepare: Prepare, seed: int, workspace: Workspace
 ) -> Outcome:
-    """Train on sequences and report how many of the test are put in the right class."""
+    """Train on sequences and return the test accuracy."""
     counts = (config.train, config.validation, config.test)
     parts = zip((splits.train, splits.validation, splits.test), counts, strict=True)
-    train, validation, test = (_part(examples, prepare, count) for examples, count in parts)
-    channels = train.take(torch.zeros(1, dtype=torch.int64))[0]
+    training, validation, test = (_part(examples, prepare, count) for examples, count in parts)
+    channels = training.take(torch.zeros(1, dtype=torch.int64))[0]
     classes = int(splits.train.targets.max()) + 1
     torch.manual_seed(seed)
     network = make_network(config, channels.shape[2], classes, channels.shape[1], seed)
-    task = Classification(train, validation, config.batch_size, seed, config.epoch_steps)
-    schedule = Schedule(
-        config.learning_rate, config.max_epochs, patience=config.patience, minimum_rate=config.minimum_rate
+    trainer_config = TrainerConfig(
+        learning_rate=config.learning_rate,
+        schedule=Plateau(patience=config.patience),
+        max_epochs=config.max_epochs,
+        patience=None,
+        minimum_rate=config.minimum_rate,
     )
-    watch = types_of if config.model in RECURRENT else None
-    progress = Training(network, task, schedule, workspace, watch).run()
-    metrics = task.score(network, test)
-    largest = int(np.bincount(splits.train.targets).argmax())  # what a model without any knowledge would always answer
-    metrics |= {"largest_class": sum(float((some == largest).sum()) for _, some in test.in_turns()) / test.count}
+
+    def validate(network: nn.Module) -> dict[str, float]:
+        scores = classification_scores(network, validation)
+        return {"validation": scores["loss"], "accuracy": scores["accuracy"]}
+
+    progress = train(
+        network,
+        training,
+        PassSampler(training.count, config.batch_size, seed, config.epoch_steps),
+        functional.cross_entropy,
+        validate,
+        trainer_config,
+        workspace,
+        observe=types_of if config.model in RECURRENT else None,
+    )
+    metrics = classification_scores(network, test)
+    largest = int(np.bincount(splits.train.targets).argmax())  # what a model that learned nothing would answer
+    metrics |= {"largest_class": sum(float((y == largest).sum()) for _, y in test.chunks()) / test.count}
     metrics |= {"tested": test.count, "parameters": count_parameters(network)}
     metrics |= {"epochs": progress.epoch, "seconds": progress.seconds}
-    return Outcome(metrics, progress.curve, {"features": progress.notes} if progress.notes else {})
+    return Outcome(metrics, progress.history, {"features": progress.notes} if progress.notes else {})
 
 
 def make_network(config: ClassificationConfig, channels: int, classes: int, length: int, seed: int) -> nn.Module:
-    """The model that a configuration names, with its initial recurrences."""
+    """Return the model that a configuration names, with its initial recurrent weights."""
     if config.model not in RECURRENT:
         return Transformer(
             config.model,
@@ -116,19 +134,23 @@ def make_network(config: ClassificationConfig, channels: int, classes: int, leng
     elif config.initial == "mixed":
         initialize.mixed_order_(layer)
     elif config.initial != "uniform":
-        raise ExperimentError(f"initial is uniform, identity, mixed or chrono, got {config.initial!r}")
+        hint = "choose from uniform, identity, mixed, chrono"
+        raise ExperimentError(f"there is no initialisation {config.initial!r}", hint=hint)
     return network
 
 
 def standardiser(examples: NDArray[np.uint8]) -> Prepare:
-    """Bytes (N, ..., C) to numbers of mean zero and deviation one in each channel, over some examples."""
-    some = examples[:10_000].reshape(-1, examples.shape[-1]) / 255
-    mean, deviation = (torch.tensor(one(some, axis=0), dtype=torch.float32) for one in (np.mean, np.std))
+    """Return a function from bytes (N, ..., C) to numbers of mean zero and deviation one in each channel.
+
+    The first 10,000 examples decide mean and deviation.
+    """
+    pixels = examples[:10_000].reshape(-1, examples.shape[-1]) / 255
+    mean, deviation = (torch.tensor(moment(pixels, axis=0), dtype=torch.float32) for moment in (np.mean, np.std))
     return lambda images: (images.float() / 255 - mean) / deviation
 
 
-def _part(examples: Examples, prepare: Prepare, count: int | None) -> Part:
+def _part(examples: Examples, prepare: Prepare, count: int | None) -> Subset:
     if count is not None:  # not the first: the test of MNIST begins with its harder half
         examples = examples.take(permutation(len(examples), 0)[:count])
     inputs, targets = torch.from_numpy(examples.inputs), torch.from_numpy(examples.targets)
-    return Part(len(targets), lambda rows: (prepare(inputs[rows]), targets[rows]))
+    return Subset(len(targets), lambda rows: (prepare(inputs[rows]), targets[rows]))

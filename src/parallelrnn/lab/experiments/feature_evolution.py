@@ -1,4 +1,4 @@
-"""Recurrence features as permuted MNIST is learned, from three initialisations: Figure 3 of arXiv 2605.02692."""
+"""Recurrence features while permuted MNIST is learned, from three initialisations: Figure 3 of arXiv 2605.02692."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from parallelrnn.lab.experiments.experiment import Experiment
 INITIAL = ("uniform", "identity", "mixed")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FeatureEvolutionConfig(pmnist.PermutedMnistConfig):
-    """Vanilla models; features are read every 20 steps, since types change within the first."""
+    """Vanilla models; features are read every 20 steps, since types change within the first steps."""
 
     epoch_steps: int | None = 20
     max_epochs: int = 20
@@ -21,16 +21,16 @@ class FeatureEvolutionConfig(pmnist.PermutedMnistConfig):
 
 
 def cells() -> list[FeatureEvolutionConfig]:
-    """Three models from three initialisations."""
-    return [FeatureEvolutionConfig(model, initial=initial) for model in ("RNN", "LSTM", "GRU") for initial in INITIAL]
+    """Return three models from three initialisations."""
+    models = ("RNN", "LSTM", "GRU")
+    return [FeatureEvolutionConfig(model=model, initial=initial) for model in models for initial in INITIAL]
 
 
 EXPERIMENT = Experiment(
-    "feature-evolution",
-    "Figure 3: feature types of vanilla models in training",
-    FeatureEvolutionConfig,
-    cells,
-    pmnist.run,
-    1,
+    name="feature-evolution",
+    config=FeatureEvolutionConfig,
+    cells=cells,
+    run=pmnist.run,
+    replicates=1,
     shorter=True,
 )

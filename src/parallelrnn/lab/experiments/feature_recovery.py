@@ -1,7 +1,7 @@
-"""Is the recurrent matrix found, and are its features? Figures A.1 and A.2 of the supplement of arXiv 2605.02692.
+"""Whether training finds the true recurrent matrix and its features: Figures A.1 and A.2 of arXiv 2605.02692.
 
-A dense RNN makes the data and a dense RNN of the same form learns them, its last state being the output; the matrix
-that made the data then is the only answer. The paper does not say what the input is: independent N(0, 1) here.
+A dense RNN generates the data, and a dense RNN of the same form learns them, with its last state as output; the matrix
+that generated the data then is the only solution. The paper does not say what the input is: independent N(0, 1) here.
 """
 
 from __future__ import annotations
@@ -11,19 +11,22 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from parallelrnn.interpret import FeatureTracker
 from parallelrnn.lab.datasets import feature_simulation
 from parallelrnn.lab.experiments.experiment import Experiment, ExperimentError, Outcome, Workspace
-from parallelrnn.lab.experiments.tasks import Regression
-from parallelrnn.lab.experiments.tradeoff import part_of, sum_of_targets
-from parallelrnn.lab.experiments.training import Schedule, Training
+from parallelrnn.lab.experiments.supervised import regression_errors, train
+from parallelrnn.lab.experiments.tradeoff import as_subset, data_checksum
 from parallelrnn.nn import initialize, recurrent_blocks
+from parallelrnn.training.optimizers import Plateau
+from parallelrnn.training.trainer import PassSampler, TrainerConfig
 
+TRUTHS = ("normal", "mixed")
 INITIAL = {"uniform": initialize.uniform_, "identity": initialize.identity_, "mixed": initialize.mixed_order_}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FeatureRecoveryConfig:
     """One initialisation, on data of one kind."""
 
@@ -49,22 +52,22 @@ class LastState(nn.Module):
         self.layer = nn.RNN(1, hidden_size, bias=False, batch_first=True)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """(B, T, 1) to (B, d)."""
+        """Map inputs (B, T, 1) to last states (B, d)."""
         last: Tensor = self.layer(inputs)[1][-1]
         return last
 
 
 def cells() -> list[FeatureRecoveryConfig]:
-    """Figure A.1, three initialisations; and Figure A.2, whose initialisation is not given: the same three."""
-    return [FeatureRecoveryConfig(truth, initial) for truth in ("normal", "mixed") for initial in INITIAL]
+    """Return three initialisations for Figure A.1, and the same for Figure A.2, whose initialisation is not given."""
+    return [FeatureRecoveryConfig(truth=truth, initial=initial) for truth in TRUTHS for initial in INITIAL]
 
 
 def run(config: FeatureRecoveryConfig, seed: int, workspace: Workspace) -> Outcome:
-    """Errors, the distance to the true matrix, and features, epoch by epoch."""
-    if config.truth not in ("normal", "mixed") or config.initial not in INITIAL:
-        raise ExperimentError(
-            f"truth is normal or mixed and initial one of {', '.join(INITIAL)}, got {config.truth} and {config.initial}"
-        )
+    """Run a configuration; the result has errors, the distance to the true matrix and features of each epoch."""
+    for name, choices in (("truth", TRUTHS), ("initial", tuple(INITIAL))):
+        if getattr(config, name) not in choices:
+            hint = f"choose from {', '.join(choices)}"
+            raise ExperimentError(f"there is no {name} {getattr(config, name)!r}", hint=hint)
     torch.manual_seed(seed)
     mixed = next(recurrent_blocks(initialize.mixed_order_(nn.RNN(1, config.hidden_size)))).matrix.detach().numpy()
     splits, recurrent, _ = feature_simulation(
@@ -79,36 +82,47 @@ def run(config: FeatureRecoveryConfig, seed: int, workspace: Workspace) -> Outco
     tracker = FeatureTracker(network, [recurrent])
 
     def watch(network: nn.Module) -> dict[str, Any]:
-        kept = asdict(tracker.record())
-        return {name: kept[name] for name in ("counts", "modulus", "angle", "distance")}
+        reading = asdict(tracker.record())
+        return {name: reading[name] for name in ("counts", "modulus", "angle", "distance")}
 
-    task = Regression(part_of(splits.train), part_of(splits.validation), config.batch_size, seed, config.epoch_steps)
-    schedule = Schedule(
-        config.learning_rate,
-        config.max_epochs,
-        patience=config.patience,
+    training, validation = as_subset(splits.train), as_subset(splits.validation)
+    trainer_config = TrainerConfig(
+        learning_rate=config.learning_rate,
+        schedule=Plateau(patience=config.patience),
+        max_epochs=config.max_epochs,
+        patience=None,
         minimum_rate=config.minimum_rate,
         keep_best=False,
     )
-    data = sum_of_targets(splits.train)
-    progress = Training(network, task, schedule, workspace, watch, of=data).run()
+    data = data_checksum(splits.train)
+    progress = train(
+        network,
+        training,
+        PassSampler(training.count, config.batch_size, seed, config.epoch_steps),
+        functional.mse_loss,
+        lambda network: {"validation": regression_errors(network, validation)["mse"]},
+        trainer_config,
+        workspace,
+        data,
+        watch,
+    )
     metrics = {
-        "validation": progress.curve[-1]["validation"],
+        "validation": progress.errors[-1],
         "distance": progress.notes[-1]["distance"],
         "first_distance": progress.notes[0]["distance"],
         "epochs": progress.epoch,
         "seconds": progress.seconds,
     }
-    return Outcome(metrics, progress.curve, {"features": progress.notes, "true": _true(recurrent), "data": data})
+    return Outcome(
+        metrics, progress.history, {"features": progress.notes, "true": _true_features(recurrent), "data": data}
+    )
 
 
-def _true(matrix: Any) -> dict[str, Any]:
+def _true_features(matrix: Any) -> dict[str, Any]:
     model = nn.RNN(1, len(matrix))
     next(recurrent_blocks(model)).matrix.detach().copy_(torch.from_numpy(matrix))
-    kept = asdict(FeatureTracker(model).record())
-    return {name: kept[name] for name in ("counts", "modulus", "angle")}
+    reading = asdict(FeatureTracker(model).record())
+    return {name: reading[name] for name in ("counts", "modulus", "angle")}
 
 
-EXPERIMENT = Experiment(
-    "feature-recovery", "Figures A.1 and A.2: does training find the matrix?", FeatureRecoveryConfig, cells, run, 1
-)
+EXPERIMENT = Experiment(name="feature-recovery", config=FeatureRecoveryConfig, cells=cells, run=run, replicates=1)

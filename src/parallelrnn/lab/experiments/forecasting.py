@@ -1,10 +1,10 @@
 """Forecasts: Section 6.2 of arXiv 2605.02692, its Tables 1(a) and S.4.
 
 The protocol is Informer's: all channels in, all channels out, errors of values standardised by the training rows, and
-every window of the test. What the paper does not give, and is the same for all models: a look-back of 96, batches of
-32, Adam at 1e-3, halved after an epoch without a better validation, an end after three of these. Epochs have 256 steps.
+every window of the test part. The paper leaves open, and all models share: a look-back of 96, batches of 32, epochs of
+256 steps, Adam at 1e-3, halved after an epoch without a better validation error, and an end after three of these.
 
-Beside the twins stand what anyone should beat (the last value, the last day, one linear map) and our `Forecaster`.
+Baselines stand beside the paired models (the last value, the last day, one linear map), and our `Forecaster`.
 """
 
 from __future__ import annotations
@@ -14,15 +14,17 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
-from parallelrnn.forecast.baselines import NLinear
+from parallelrnn.forecast.evaluation import NLinear
 from parallelrnn.lab.datasets import Table, load_table
-from parallelrnn.lab.experiments.experiment import Experiment, ExperimentError, Outcome, Workspace, with_usual
+from parallelrnn.lab.experiments.experiment import Experiment, ExperimentError, Outcome, Workspace, reset_unused
 from parallelrnn.lab.experiments.feature_types import first_layer_features, types_of
 from parallelrnn.lab.experiments.models import MODELS, RECURRENT, Recurrent, Transformer, count_parameters
 from parallelrnn.lab.experiments.models import TRANSFORMERS as TRANSFORMER_MODELS
-from parallelrnn.lab.experiments.tasks import Part, Regression
-from parallelrnn.lab.experiments.training import Schedule, Training
+from parallelrnn.lab.experiments.supervised import Subset, regression_errors, train
+from parallelrnn.training.optimizers import Plateau
+from parallelrnn.training.trainer import PassSampler, TrainerConfig
 
 HORIZONS = {
     "ETTh1": (24, 48, 168, 336),
@@ -37,11 +39,12 @@ TRANSFORMERS = {
     "ETTm1": ((3, 2), (3, 2), (3, 3), (3, 3)),
     "WTH": ((3, 2), (3, 2), (5, 2), (5, 2)),
 }
-NEIGHBOURS = ("naive", "seasonal naive", "NLinear", "Forecaster")
+BASELINES = ("naive", "seasonal naive", "NLinear", "Forecaster")
+DETERMINISTIC = ("naive", "seasonal naive")  # all replicates are the same
 _DAY = {"ETTm1": 96, "ETTm2": 96}  # steps; else 24
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ForecastingConfig:
     """One model on one data set at one horizon."""
 
@@ -61,49 +64,63 @@ class ForecastingConfig:
     num_heads: int = 8
     num_states: int = 128
 
-    def settled(self) -> ForecastingConfig:
-        """What a model does not have does not make its runs others; neighbours are trained their own way, or not."""
-        if self.model in NEIGHBOURS and self.model != "NLinear":
-            return ForecastingConfig(self.dataset, self.horizon, self.model, self.lookback)
+    def without_unused(self) -> ForecastingConfig:
+        """Return the configuration with defaults for what its model does not use; baselines use the look-back alone."""
+        if self.model in BASELINES and self.model != "NLinear":
+            return ForecastingConfig(
+                dataset=self.dataset, horizon=self.horizon, model=self.model, lookback=self.lookback
+            )
         unused: tuple[str, ...] = () if self.model in TRANSFORMER_MODELS else ("d_model", "num_heads", "num_states")
         unused += () if self.model in RECURRENT else ("hidden_size", "num_layers")
         unused += () if self.model in RECURRENT and self.model.startswith("Para") else ("block_size",)
-        return with_usual(self, unused)
+        return reset_unused(self, unused)
 
 
 def cells() -> list[ForecastingConfig]:
-    """All data sets, horizons and models."""
+    """Return all data sets, horizons and models."""
     return [
-        ForecastingConfig(dataset, horizon, model)
+        ForecastingConfig(dataset=dataset, horizon=horizon, model=model)
         for dataset, horizons in HORIZONS.items()
         for horizon in horizons
-        for model in (*MODELS, *NEIGHBOURS)
+        for model in (*MODELS, *BASELINES)
     ]
 
 
 def run(config: ForecastingConfig, seed: int, workspace: Workspace) -> Outcome:
-    """Initial weights and the order of windows are those of the seed."""
+    """Run a configuration; the seed decides initial weights and the order of windows."""
     table = load_table(config.dataset)
     if config.model == "Forecaster":
-        return _ours(table, config, seed)
+        return _run_forecaster(table, config, seed)
     values = torch.from_numpy(table.standardised())
-    train, validation, test = (_part(table, values, name, config) for name in ("train", "validation", "test"))
-    task = Regression(train, validation, config.batch_size, seed, config.epoch_steps)
+    training, validation, test = (_part(table, values, name, config) for name in ("train", "validation", "test"))
     torch.manual_seed(seed)
     network = _network(config, values.shape[1], seed)
     parameters = count_parameters(network)
     if not parameters:
-        return Outcome(task.score(network, test))
-    schedule = Schedule(config.learning_rate, config.max_epochs, stop_after=config.stop_after)
-    progress = Training(network, task, schedule, workspace).run()
-    metrics = task.score(network, test) | {"parameters": parameters, "epochs": progress.epoch}
+        return Outcome(regression_errors(network, test))
+    trainer_config = TrainerConfig(
+        learning_rate=config.learning_rate,
+        schedule=Plateau(),
+        max_epochs=config.max_epochs,
+        patience=config.stop_after,
+    )
+    progress = train(
+        network,
+        training,
+        PassSampler(training.count, config.batch_size, seed, config.epoch_steps),
+        functional.mse_loss,
+        lambda network: {"validation": regression_errors(network, validation)["mse"]},
+        trainer_config,
+        workspace,
+    )
+    metrics = regression_errors(network, test) | {"parameters": parameters, "epochs": progress.epoch}
     details = {}
     if config.model in RECURRENT:
         details = {"features": types_of(network), "first_layer": first_layer_features(network)}
-    return Outcome(metrics | {"seconds": progress.seconds}, progress.curve, details)
+    return Outcome(metrics | {"seconds": progress.seconds}, progress.history, details)
 
 
-def _part(table: Table, values: Tensor, name: str, config: ForecastingConfig) -> Part:
+def _part(table: Table, values: Tensor, name: str, config: ForecastingConfig) -> Subset:
     starts = torch.from_numpy(table.windows(name, config.lookback, config.horizon))
     past, ahead = torch.arange(config.lookback), config.lookback + torch.arange(config.horizon)
 
@@ -111,18 +128,19 @@ def _part(table: Table, values: Tensor, name: str, config: ForecastingConfig) ->
         first = starts[rows][:, None]
         return values[first + past], values[first + ahead].flatten(1)
 
-    return Part(len(starts), take)
+    return Subset(len(starts), take)
 
 
 def _network(config: ForecastingConfig, channels: int, seed: int) -> nn.Module:
-    """Inputs (B, look-back, C) to outputs (B, H * C)."""
+    """Return a network from inputs (B, look-back, C) to outputs (B, H * C)."""
     sizes = (channels, config.horizon * channels)
     if config.model == "naive":
         return Repeat(config.horizon, 1)
     if config.model == "seasonal naive":
         day = _DAY.get(config.dataset, 24)
         if config.lookback < day:
-            raise ExperimentError(f"seasonal naive repeats a day of {day} steps; lookback is {config.lookback}")
+            problem = f"seasonal naive repeats a day of {day} steps, and lookback is {config.lookback}"
+            raise ExperimentError(problem, hint="give a longer lookback")
         return Repeat(config.horizon, day)
     if config.model == "NLinear":
         return Linear(config.lookback, config.horizon)
@@ -138,10 +156,8 @@ def _network(config: ForecastingConfig, channels: int, seed: int) -> nn.Module:
     sizes_by_horizon = dict(zip(HORIZONS[config.dataset], TRANSFORMERS[config.dataset], strict=True))
     if config.horizon not in sizes_by_horizon:
         horizons = ", ".join(map(str, sizes_by_horizon))
-        raise ExperimentError(
-            f"the paper has transformers for {config.dataset} at horizons {horizons}; got {config.horizon}; choose one "
-            "of these, or a recurrent model"
-        )
+        problem = f"the paper has no transformer for {config.dataset} at horizon {config.horizon}"
+        raise ExperimentError(problem, hint=f"choose a horizon of {horizons}, or a recurrent model")
     num_layers, num_segments = sizes_by_horizon[config.horizon]
     return Transformer(
         config.model,
@@ -155,14 +171,14 @@ def _network(config: ForecastingConfig, channels: int, seed: int) -> nn.Module:
 
 
 class Repeat(nn.Module):
-    """The last `period` values, again and again."""
+    """Repeat the last `period` values."""
 
     def __init__(self, horizon: int, period: int) -> None:
         super().__init__()
         self._steps = torch.arange(horizon) % period - period
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Forecasts."""
+        """Return forecasts."""
         return inputs[:, self._steps].flatten(1)
 
 
@@ -170,12 +186,12 @@ class Linear(NLinear):
     """One linear map from the look-back to the horizon, of values less the last."""
 
     def forward(self, inputs: Tensor) -> Tensor:  # type: ignore[override]
-        """Forecasts."""
+        """Return forecasts."""
         return self.ahead(inputs).flatten(1)
 
 
-def _ours(table: Table, config: ForecastingConfig, seed: int) -> Outcome:
-    """Our `Forecaster` as it comes, on the same rows and windows, and judged alike; once begun, it runs to its end."""
+def _run_forecaster(table: Table, config: ForecastingConfig, seed: int) -> Outcome:
+    """Run our `Forecaster` with its defaults on the same rows and windows, with the same scores; it does not resume."""
     import pandas as pd
 
     from parallelrnn.forecast.api import Forecaster
@@ -188,18 +204,16 @@ def _ours(table: Table, config: ForecastingConfig, seed: int) -> Outcome:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         panel = forecaster.read(frame, time_col="ds", target_col=list(table.columns))
-        found = evaluate([forecaster], panel, end - validated, validated - trained, ())
-    score = found.scores[0]
+        score = evaluate([forecaster], panel, end - validated, validated - trained, ()).scores[0]
     names = ("mse", "mae", "parameters", "seconds")
     return Outcome({name: float(getattr(score, name)) for name in names})
 
 
 EXPERIMENT = Experiment(
-    "forecasting",
-    "Tables 1(a) and S.4: forecasts of ETT and WTH",
-    ForecastingConfig,
-    cells,
-    run,
-    3,
-    once=lambda config: config.model in ("naive", "seasonal naive"),
+    name="forecasting",
+    config=ForecastingConfig,
+    cells=cells,
+    run=run,
+    replicates=3,
+    is_deterministic=lambda config: config.model in DETERMINISTIC,
 )

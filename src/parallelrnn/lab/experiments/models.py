@@ -1,7 +1,7 @@
-"""Twins: networks that share everything but the recurrent layer.
+"""Paired models: networks that share everything but the recurrent layer.
 
-A vanilla one is `torch.nn`'s; a para one is made of blocks. Both are followed by the same aggregate at the last step,
-and by the same linear map to the outputs.
+A vanilla one has a layer of `torch.nn`; a para one is made of blocks. The same aggregate at the last step and the same
+linear map to the outputs follow both.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _VANILLA = {"RNN": nn.RNN, "LSTM": nn.LSTM, "GRU": nn.GRU}
 
 
 def twin(model: str) -> str:
-    """The vanilla model of a para one, and the other way round."""
+    """Return the para model of a vanilla one, and the other way round."""
     return model.removeprefix("Para") if model.startswith("Para") else f"Para{model}"
 
 
 class Recurrent(nn.Module):
-    """A recurrent layer, its last state aggregated, and a linear map: inputs (B, T, C) to outputs (B, out)."""
+    """A recurrent layer, an aggregate of its last state, and a linear map: inputs (B, T, C) to outputs (B, out)."""
 
     def __init__(
         self,
@@ -38,11 +38,11 @@ class Recurrent(nn.Module):
         num_layers: int = 1,
         block_size: int = 2,
         aggregate: str | None = "ffn",
-        seed: int | None = None,  # what twins share begins the same in both
+        seed: int | None = None,  # initial values of what paired models share
     ) -> None:
         super().__init__()
         if model not in RECURRENT:
-            raise ExperimentError(f"model is one of {', '.join(RECURRENT)}, got {model!r}")
+            raise ExperimentError(f"there is no model {model!r}", hint=f"choose from {', '.join(RECURRENT)}")
         cell = model.removeprefix("Para")
         sizes = (input_size, hidden_size, num_layers)
         self.layer: nn.Module
@@ -51,14 +51,14 @@ class Recurrent(nn.Module):
         else:
             self.layer = _PARA[cell](*sizes, batch_first=True, block_size=block_size, aggregate=None)
         if seed is not None:
-            torch.manual_seed(seed)  # the recurrent layers drew numbers of different count
+            torch.manual_seed(seed)  # the recurrent layers drew different counts of numbers
         self.aggregate = make_aggregate(aggregate, hidden_size, True, None, None) or nn.Identity()
         self.read_out = nn.Linear(hidden_size, output_size)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Outputs of sequences."""
+        """Return outputs (B, out) of sequences (B, T, C)."""
         _, final = self.layer(inputs)
-        last = final[0] if isinstance(final, tuple) else final  # the h alone of LSTMs, of all layers
+        last = final[0] if isinstance(final, tuple) else final  # an LSTM also returns its cell state
         output: Tensor = self.read_out(self.aggregate(last[-1]))
         return output
 
@@ -81,7 +81,7 @@ class Transformer(nn.Module):
     ) -> None:
         super().__init__()
         if model not in TRANSFORMERS:
-            raise ExperimentError(f"model is one of {', '.join(TRANSFORMERS)}, got {model!r}")
+            raise ExperimentError(f"there is no model {model!r}", hint=f"choose from {', '.join(TRANSFORMERS)}")
         self.transformer = BlockRecurrentTransformer(
             input_size,
             d_model,
@@ -95,12 +95,12 @@ class Transformer(nn.Module):
         self.read_out = nn.Linear(d_model, output_size)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Outputs of sequences."""
+        """Return outputs (B, out) of sequences (B, T, C)."""
         tokens, _ = self.transformer(inputs)
         output: Tensor = self.read_out(tokens[:, -1])
         return output
 
 
 def count_parameters(network: nn.Module) -> int:
-    """Numbers that are learned."""
+    """Return the number of parameters."""
     return sum(parameter.numel() for parameter in network.parameters())

@@ -1,6 +1,6 @@
 """Noise-padded CIFAR-10: Section 6.3 of arXiv 2605.02692, its Table 1(d).
 
-An image comes row by row, 96 numbers each, in the first 32 steps of 1000; the rest is noise, drawn once and the same
+An image comes row by row, 96 numbers each, in the first 32 of 1000 steps. The rest is noise, drawn once and the same
 for all images, as in the work that the paper follows (LEM, arXiv 2110.04744). Gates are initialised for such lengths.
 """
 
@@ -19,7 +19,7 @@ MODELS = ("LSTM", "ParaLSTM", "GRU", "ParaGRU", "BRT", "ParaBRT")
 _NOISE_SEED = 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class NoisePaddedCifarConfig(ClassificationConfig):
     """Two layers of width 128 with the chrono initialisation; transformers of four layers."""
 
@@ -29,12 +29,12 @@ class NoisePaddedCifarConfig(ClassificationConfig):
 
 
 def cells() -> list[NoisePaddedCifarConfig]:
-    """All models of the paper: an RNN without gates learns nothing here."""
-    return [NoisePaddedCifarConfig(model) for model in MODELS]
+    """Return the paper's models: an RNN without gates learns nothing here."""
+    return [NoisePaddedCifarConfig(model=model) for model in MODELS]
 
 
 def run(config: NoisePaddedCifarConfig, seed: int, workspace: Workspace) -> Outcome:
-    """Rows of an image, then noise."""
+    """Run a configuration on the rows of images, followed by noise."""
     splits = load_cifar10()
     standardise = standardiser(splits.train.inputs)
     rows = splits.train.inputs.shape[1]
@@ -47,6 +47,4 @@ def run(config: NoisePaddedCifarConfig, seed: int, workspace: Workspace) -> Outc
     return classify(config, splits, prepare, seed, workspace)
 
 
-EXPERIMENT = Experiment(
-    "noise-padded-cifar", "Table 1(d): noise-padded CIFAR-10", NoisePaddedCifarConfig, cells, run, 1
-)
+EXPERIMENT = Experiment(name="noise-padded-cifar", config=NoisePaddedCifarConfig, cells=cells, run=run, replicates=1)

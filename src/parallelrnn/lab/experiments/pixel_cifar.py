@@ -10,7 +10,7 @@ from parallelrnn.lab.experiments.experiment import Experiment, Outcome, Workspac
 from parallelrnn.lab.experiments.models import MODELS
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PixelCifarConfig(ClassificationConfig):
     """Three layers of width 128; transformers of four layers, their sequences in two segments."""
 
@@ -19,15 +19,15 @@ class PixelCifarConfig(ClassificationConfig):
 
 
 def cells() -> list[PixelCifarConfig]:
-    """All models."""
-    return [PixelCifarConfig(model) for model in MODELS]
+    """Return all models."""
+    return [PixelCifarConfig(model=model) for model in MODELS]
 
 
 def run(config: PixelCifarConfig, seed: int, workspace: Workspace) -> Outcome:
-    """Sequences of 1024 pixels with three colours each."""
+    """Run a configuration on sequences of 1024 pixels with three colours each."""
     splits = load_cifar10()
     standardise = standardiser(splits.train.inputs)
     return classify(config, splits, lambda images: standardise(images).flatten(1, 2), seed, workspace)
 
 
-EXPERIMENT = Experiment("pixel-cifar", "Table 1(c): pixel-by-pixel CIFAR-10", PixelCifarConfig, cells, run, 1)
+EXPERIMENT = Experiment(name="pixel-cifar", config=PixelCifarConfig, cells=cells, run=run, replicates=1)

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from parallelrnn.lab.datasets import load_mnist
-from parallelrnn.lab.datasets.examples import permutation
+from parallelrnn.lab.datasets.splits import permutation
 from parallelrnn.lab.experiments.classification import ClassificationConfig, Prepare, classify, standardiser
 from parallelrnn.lab.experiments.experiment import Experiment, Outcome, Workspace
 from parallelrnn.lab.experiments.models import MODELS
@@ -17,28 +17,28 @@ from parallelrnn.lab.experiments.models import MODELS
 _PERMUTATION_SEED = 0  # the predetermined order of pixels, the same in all runs
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PermutedMnistConfig(ClassificationConfig):
     """Two layers of width 128; transformers of three layers, their sequences in two segments."""
 
 
 def cells() -> list[PermutedMnistConfig]:
-    """All models."""
-    return [PermutedMnistConfig(model) for model in MODELS]
+    """Return all models."""
+    return [PermutedMnistConfig(model=model) for model in MODELS]
 
 
 def run(config: PermutedMnistConfig, seed: int, workspace: Workspace) -> Outcome:
-    """Pixels one by one, in a fixed random order."""
+    """Run a configuration on pixels one by one, in a fixed random order."""
     splits = load_mnist()
     return classify(config, splits, permuted(splits.train.inputs), seed, workspace)
 
 
 def permuted(images: NDArray[np.uint8]) -> Prepare:
-    """Images (B, 28, 28) to sequences (B, 784, 1)."""
+    """Return a function from images (B, 28, 28) to sequences (B, 784, 1)."""
     pixels = images[0].size
     order = torch.from_numpy(permutation(pixels, _PERMUTATION_SEED))
     standardise = standardiser(images[..., None])
-    return lambda some: standardise(some.reshape(len(some), pixels, 1)[:, order])
+    return lambda batch: standardise(batch.reshape(len(batch), pixels, 1)[:, order])
 
 
-EXPERIMENT = Experiment("pmnist", "Table 1(b): permuted sequential MNIST", PermutedMnistConfig, cells, run, 1)
+EXPERIMENT = Experiment(name="pmnist", config=PermutedMnistConfig, cells=cells, run=run, replicates=1)

@@ -1,11 +1,11 @@
 """Accuracy by block size: Section 6.1 of arXiv 2605.02692, its Figures 2(c) and D.1 and Table S.2.
 
-A dense RNN of width 128 makes the data, and ParaRNNs of the same width and blocks of 1 to 128 units learn them; blocks
-of 128 are `torch.nn.RNN`. Two things about the data as the paper describes them matter:
+A dense RNN of width 128 generates the data, and ParaRNNs of the same width with blocks of 1 to 128 units learn them;
+blocks of 128 are `torch.nn.RNN`. Two things matter about the data as the paper describes them:
 
-- weights from N(0, 1) make that RNN chaotic: its recurrent matrix has spectral radius sqrt(128), and most of what it
-  gives cannot be told from its input by anyone. `recurrent_scale` 1/sqrt(128) (0.0884) keeps it at the edge of that,
-  and both are run;
+- weights from N(0, 1) make that RNN chaotic: its recurrent matrix has spectral radius sqrt(128), and no model can
+  predict most of its output from its input. `recurrent_scale` 1/sqrt(128) (0.0884) keeps it at the edge of chaos. Both
+  are run;
 - the batch size, the number of epochs and what counts as no improvement are not given: 128, 40 and three epochs.
 """
 
@@ -15,18 +15,20 @@ import hashlib
 from dataclasses import dataclass
 
 import torch
+from torch.nn import functional
 
 from parallelrnn.lab.datasets import Examples, tradeoff_simulation
 from parallelrnn.lab.experiments.experiment import Experiment, Outcome, Workspace
 from parallelrnn.lab.experiments.models import Recurrent, count_parameters
-from parallelrnn.lab.experiments.tasks import Part, Regression
-from parallelrnn.lab.experiments.training import Schedule, Training
+from parallelrnn.lab.experiments.supervised import Subset, regression_errors, train
+from parallelrnn.training.optimizers import Plateau
+from parallelrnn.training.trainer import PassSampler, TrainerConfig
 
 BLOCK_SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 EDGE = 0.0884  # 1/sqrt(128), the scale at which such a recurrence turns chaotic
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TradeoffConfig:
     """One block size on data of one kind."""
 
@@ -46,9 +48,9 @@ class TradeoffConfig:
 
 
 def cells() -> list[TradeoffConfig]:
-    """Both kinds of data, both variances, all block sizes."""
+    """Return both kinds of data, both variances and all block sizes."""
     return [
-        TradeoffConfig(size, variance, scale)
+        TradeoffConfig(block_size=size, noise_variance=variance, recurrent_scale=scale)
         for scale in (1.0, EDGE)
         for variance in (1.0, 5.0)
         for size in BLOCK_SIZES
@@ -56,7 +58,7 @@ def cells() -> list[TradeoffConfig]:
 
 
 def run(config: TradeoffConfig, seed: int, workspace: Workspace) -> Outcome:
-    """Data and initial weights are those of the seed; data are the same for all block sizes."""
+    """Run a configuration; the seed decides data, the same for all block sizes, and initial weights."""
     splits = tradeoff_simulation(
         seed,
         noise_variance=config.noise_variance,
@@ -65,7 +67,7 @@ def run(config: TradeoffConfig, seed: int, workspace: Workspace) -> Outcome:
         sizes=(config.train, config.validation, config.test),
         recurrent_scale=config.recurrent_scale,
     )
-    train, validation, test = (part_of(one) for one in (splits.train, splits.validation, splits.test))
+    training, validation, test = (as_subset(examples) for examples in (splits.train, splits.validation, splits.test))
     torch.manual_seed(seed)
     dense = config.block_size == config.hidden_size
     network = Recurrent(
@@ -76,29 +78,40 @@ def run(config: TradeoffConfig, seed: int, workspace: Workspace) -> Outcome:
         block_size=config.block_size,
         aggregate=None,
     )
-    schedule = Schedule(
-        config.learning_rate, config.max_epochs, patience=config.patience, minimum_rate=config.minimum_rate
+    trainer_config = TrainerConfig(
+        learning_rate=config.learning_rate,
+        schedule=Plateau(patience=config.patience),
+        max_epochs=config.max_epochs,
+        patience=None,
+        minimum_rate=config.minimum_rate,
     )
-    task = Regression(train, validation, config.batch_size, seed)
-    data = sum_of_targets(splits.train)
-    progress = Training(network, task, schedule, workspace, of=data).run()
-    metrics = task.score(network, test)
+    sampler = PassSampler(training.count, config.batch_size, seed)
+    data = data_checksum(splits.train)
+    progress = train(
+        network,
+        training,
+        sampler,
+        functional.mse_loss,
+        lambda network: {"validation": regression_errors(network, validation)["mse"]},
+        trainer_config,
+        workspace,
+        data,
+    )
+    metrics = regression_errors(network, test)
     metrics |= {"variance": float(splits.test.targets.var(0).mean()), "parameters": count_parameters(network)}
     metrics |= {"epochs": progress.epoch, "seconds": progress.seconds}
-    return Outcome(metrics, progress.curve, {"data": data})
+    return Outcome(metrics, progress.history, {"data": data})
 
 
-def part_of(examples: Examples) -> Part:
-    """Examples in memory."""
+def as_subset(examples: Examples) -> Subset:
+    """Return examples that are in memory as a subset."""
     inputs, targets = torch.from_numpy(examples.inputs), torch.from_numpy(examples.targets)
-    return Part(len(examples), lambda rows: (inputs[rows], targets[rows]))
+    return Subset(len(examples), lambda rows: (inputs[rows], targets[rows]))
 
 
-def sum_of_targets(examples: Examples) -> str:
-    """By which data are known again: rounding decides where chaos leads, and another machine may round otherwise."""
+def data_checksum(examples: Examples) -> str:
+    """Return a checksum that identifies the data: chaos amplifies rounding, and machines round differently."""
     return hashlib.sha256(examples.targets.tobytes()).hexdigest()[:16]
 
 
-EXPERIMENT = Experiment(
-    "tradeoff", "Figures 2(c) and D.1, Table S.2: test error by block size", TradeoffConfig, cells, run, 25
-)
+EXPERIMENT = Experiment(name="tradeoff", config=TradeoffConfig, cells=cells, run=run, replicates=25)

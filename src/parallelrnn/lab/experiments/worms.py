@@ -1,6 +1,6 @@
 """Long sequences of motion: Section 6.4 of arXiv 2605.02692, its Table 1(e), on EigenWorms.
 
-UCR Worms and StandWalkJump stand beside it under their own names: they are smaller, and no results on EigenWorms.
+UCR Worms and StandWalkJump are smaller data sets. They have their own names: results on them are not on EigenWorms.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from parallelrnn.lab.experiments.models import MODELS
 LOADERS = {"EigenWorms": load_eigenworms, "Worms": load_worms, "StandWalkJump": load_stand_walk_jump}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class WormsConfig(ClassificationConfig):
-    """Two layers of width 32; transformers of four layers, all recurrent, their sequences in 18 segments.
+    """Two layers of width 32; transformers of four layers, all recurrent, with 18 segments.
 
-    The paper gives no batch size, and no rate but that of images: sixteen sequences, and that one.
+    The paper gives no batch size, here 16, and no learning rate but that of images, which is used here too.
     """
 
     dataset: str = "EigenWorms"
@@ -35,17 +35,17 @@ class WormsConfig(ClassificationConfig):
 
 
 def cells() -> list[WormsConfig]:
-    """All models, on the paper's data and on what stands beside them."""
-    return [WormsConfig(model, dataset=name) for name in LOADERS for model in MODELS]
+    """Return all models on all data sets."""
+    return [WormsConfig(model=model, dataset=name) for name in LOADERS for model in MODELS]
 
 
 def run(config: WormsConfig, seed: int, workspace: Workspace) -> Outcome:
-    """Re-split 70/15/15 by the seed, standardised by the training part."""
+    """Run a configuration; the seed splits the data 70/15/15, and the training part standardises them."""
     if config.dataset not in LOADERS:
-        raise ExperimentError(f"dataset is one of {', '.join(LOADERS)}, got {config.dataset!r}")
+        raise ExperimentError(f"there is no dataset {config.dataset!r}", hint=f"choose from {', '.join(LOADERS)}")
     splits = LOADERS[config.dataset](seed)
-    seen = torch.from_numpy(splits.train.inputs).flatten(0, 1)
-    mean, deviation = seen.mean(0), seen.std(0)
+    steps = torch.from_numpy(splits.train.inputs).flatten(0, 1)
+    mean, deviation = steps.mean(0), steps.std(0)
 
     def prepare(sequences: Tensor) -> Tensor:
         return (sequences - mean) / deviation
@@ -53,4 +53,4 @@ def run(config: WormsConfig, seed: int, workspace: Workspace) -> Outcome:
     return classify(config, splits, prepare, seed, workspace)
 
 
-EXPERIMENT = Experiment("worms", "Table 1(e): EigenWorms, and UCR Worms beside it", WormsConfig, cells, run, 10)
+EXPERIMENT = Experiment(name="worms", config=WormsConfig, cells=cells, run=run, replicates=10)

@@ -1,0 +1,258 @@
+"""A fitted forecaster as metadata and tensors, its series stacked, in one checksummed file."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import narwhals as nw
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from parallelrnn.errors import ArgumentTypeError, check_choice
+from parallelrnn.forecast.conformal import LEVELS, Calibration
+from parallelrnn.forecast.data import Columns, Series
+from parallelrnn.forecast.frequency import Grid
+from parallelrnn.forecast.model import DECODERS, NORMALIZATIONS, EncodedWindows, Network, NetworkConfig
+from parallelrnn.forecast.seasonality import HARMONICS
+from parallelrnn.forecast.state import ForecasterState
+from parallelrnn.forecast.windows import CovariateScaler, Cycle, SeriesScaler
+from parallelrnn.io import (
+    Metadata,
+    Tensors,
+    check_agreement,
+    check_counts,
+    check_shapes,
+    load_model,
+    save_model,
+    shapes_of,
+    tensors_under,
+)
+from parallelrnn.nn.encoder import check_encoder
+
+if TYPE_CHECKING:
+    from parallelrnn.forecast.api import Forecaster
+
+KIND, VERSION = "parallelrnn forecaster", 2
+_MAX_LOOKBACK = 10_000_000  # steps
+_MAX_POSITION = 2**53  # steps from the origin that floats can count
+_BACKENDS = tuple(library.value for library in nw.Implementation)  # of tables
+_ROWS = ("values", "observed", "past", "future")  # arrays with a row for each step of a series
+_SCALES = ("mean", "scale", "integer_valued")
+_EXOG = ("past", "future", "static")
+_ENCODED = ("state", "level", "scale", "exog_effect")
+_INTEGERS = ("series.steps", "cycle.series", "sample.origins")
+# Arguments that the network has too; None leaves the choice to `fit`.
+_SHARED = (
+    *("block_size", "cell", "decoder", "dropout", "gate"),
+    *("hidden_size", "horizon", "lookback", "num_layers", "segment"),
+)
+
+
+def save(path: str | Path, forecaster: Forecaster, state: ForecasterState, backend: str) -> Path:
+    """Write a forecaster; an earlier one is replaced atomically."""
+    freq, origin = state.grid.freq, state.grid.origin
+    metadata = {
+        "arguments": forecaster.arguments(),
+        "backend": backend,
+        "architecture": dataclasses.asdict(state.network.config),
+        "columns": dataclasses.asdict(state.columns),
+        "freq": freq,
+        "origin": origin if isinstance(freq, int) else origin.isoformat(),
+        "unit": None if isinstance(freq, int) else origin.unit,  # of the resolution of timestamps
+        "periods": state.periods,
+        "history": state.history,
+        "names": [_plain_name(series.name) for series in state.recent],
+    }
+    until = zip(state.recent, state.trained_until, strict=True)
+    cycles = [(index, cycle) for index, scaler in enumerate(state.scalers) for cycle in scaler.cycles]
+    waves = np.array([(cycle.cosines, cycle.sines) for _, cycle in cycles], dtype=np.float64)
+    arrays = {
+        **{f"covariates.{name}": getattr(state.covariates, name) for name in _EXOG},
+        **{f"series.{name}": np.concatenate([getattr(series, name) for series in state.recent]) for name in _ROWS},
+        "series.static": np.stack([series.static for series in state.recent]),
+        "series.steps": np.array([(len(series), series.position, end) for series, end in until]),
+        "scaler": np.array([[getattr(scaler, name) for name in _SCALES] for scaler in state.scalers]),
+        "cycle.series": np.array([index for index, _ in cycles], dtype=np.int64),
+        "cycle.period": np.array([cycle.period for _, cycle in cycles], dtype=np.float64),
+        "cycle.waves": waves.reshape(-1, 2, HARMONICS, state.network.config.channels),
+        "sample.origins": state.sample_origins,
+    }
+    tensors = {
+        **{f"network.{name}": tensor for name, tensor in state.network.state_dict().items()},
+        **{name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()},
+        "calibration.table": state.calibration.table,
+        "calibration.counts": state.calibration.counts,
+        **{f"sample.{name}": getattr(state.sample, name) for name in _ENCODED},
+    }
+    return save_model(path, KIND, VERSION, metadata, tensors)
+
+
+def load(path: str | Path, cls: type[Forecaster]) -> tuple[Forecaster, ForecasterState, str]:
+    """Read a forecaster, its state, and the library of its tables."""
+    return load_model(path, KIND, VERSION, partial(_build, cls), _upgrade)
+
+
+def _plain_name(name: Any) -> Any:
+    name = name.item() if isinstance(name, np.generic) else name
+    if not _is_plain(name):
+        raise ArgumentTypeError(
+            f"series {name!r} is named by a {type(name).__name__}; only text and numbers can be saved"
+        )
+    return name
+
+
+def _is_plain(name: Any) -> bool:
+    return isinstance(name, str | int | float | bool)
+
+
+def _build(cls: type[Forecaster], metadata: Metadata, tensors: Tensors) -> tuple[Forecaster, ForecasterState, str]:
+    forecaster, config = cls(**metadata["arguments"]), NetworkConfig(**metadata["architecture"])
+    options: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in metadata["columns"].items()}
+    columns, names = Columns(**options), metadata["names"]
+    _check_metadata(forecaster, config, columns, metadata, tensors)
+    shapes = shapes_of(lambda: Network(config), "network.") | _shapes(config, len(names), tensors)
+    check_shapes(shapes, tensors)
+    arrays = {name: tensor.numpy() for name, tensor in tensors.items() if not name.startswith("network.")}
+    lengths, positions, trained_until = arrays["series.steps"].T
+    owners = np.concatenate([arrays["cycle.series"], arrays["sample.origins"][:, 0]])
+    steps = np.concatenate([positions, trained_until, arrays["sample.origins"][:, 1]])
+    check_agreement(
+        {
+            "lengths": bool((lengths > 0).all() and lengths.sum() == len(arrays["series.values"])),
+            "lookback": bool((lengths <= config.lookback).all()),
+            "series": bool(((owners >= 0) & (owners < len(names))).all()),
+            "positions": bool((abs(steps) <= _MAX_POSITION).all()),
+            "sample": len(arrays["sample.origins"]) > 0,
+            "cycles": bool((arrays["cycle.period"] >= 2).all()),
+        }
+    )
+    freq, origin = metadata["freq"], metadata["origin"]
+    grid = Grid(freq, origin if isinstance(freq, int) else pd.Timestamp(origin).as_unit(metadata["unit"]))
+    for end in {int((positions + lengths).min()), int((positions + lengths).max())}:
+        grid.stamps(end, config.horizon)  # raises if no calendar has them
+    with torch.random.fork_rng(devices=[]):
+        network = Network(config)
+    network.load_state_dict(tensors_under("network.", tensors))
+    cycles: list[list[Cycle]] = [[] for _ in names]
+    for index, period, waves in zip(*(arrays[f"cycle.{key}"] for key in ("series", "period", "waves")), strict=True):
+        cycles[index].append(Cycle(float(period), *waves))
+    rows = [np.split(arrays[f"series.{name}"], np.cumsum(lengths)[:-1]) for name in _ROWS]
+    series = zip(names, positions.tolist(), *rows, arrays["series.static"], strict=True)
+    keys = ("name", "position", *_ROWS, "static")
+    state = ForecasterState(
+        network=network.eval(),
+        columns=columns,
+        grid=grid,
+        periods=tuple(metadata["periods"]),
+        named_cycles=forecaster.cycles not in (None, "calendar"),
+        covariates=CovariateScaler(**{name: arrays[f"covariates.{name}"] for name in _EXOG}),
+        scalers=tuple(
+            SeriesScaler(mean, scale, tuple(own), integer_valued)
+            for (mean, scale, integer_valued), own in zip(arrays["scaler"], cycles, strict=True)
+        ),
+        trained_until=tuple(trained_until.tolist()),
+        recent=tuple(Series(**dict(zip(keys, values, strict=True))) for values in series),
+        calibration=Calibration(tensors["calibration.table"], tensors["calibration.counts"]),
+        sample=EncodedWindows(**{name: tensors[f"sample.{name}"] for name in _ENCODED}),
+        sample_origins=arrays["sample.origins"],
+        quantiles=None if forecaster.quantiles is None else tuple(forecaster.quantiles),
+        history=tuple(metadata["history"]),
+    )
+    return forecaster, state, str(metadata["backend"])
+
+
+def _check_metadata(
+    forecaster: Forecaster, config: NetworkConfig, columns: Columns, metadata: Metadata, tensors: Tensors
+) -> None:
+    """Check that metadata and tensors agree, before memory is allocated for what the metadata say."""
+    check_counts(config)
+    check_choice("decoder", config.decoder, DECODERS)
+    check_choice("normalize", config.normalize, NORMALIZATIONS)
+    names, has_waves = metadata["names"], config.decoder == "waves"
+    count, _, horizon, channels = tensors["calibration.table"].shape
+    check_agreement(
+        {
+            **check_encoder(config, "network.encoder", tensors),
+            **{name: getattr(forecaster, name) in (None, getattr(config, name)) for name in _SHARED},
+            "normalize": forecaster.normalize in ("auto", config.normalize),
+            "horizon": horizon == config.horizon == forecaster.horizon,
+            "channels": channels == config.channels,
+            "series": 0 < len(names) == count - 1,
+            "names": all(map(_is_plain, names)) and len(set(names)) == len(names),
+            "num_waves": not has_waves or len(tensors["network.decoder.log_rate"]) == config.num_waves,
+            "num_decays": not has_waves or len(tensors["network.decoder.decay_log_rate"]) == config.num_decays,
+            "lookback": 1 <= config.lookback <= _MAX_LOOKBACK,
+            "backend": metadata["backend"] in _BACKENDS,
+            "quantiles": config.quantiles == len(forecaster.quantiles or [0]),
+            "periods": all(period >= 2 for period in metadata["periods"]),
+            "columns": len(set(columns.all)) == len(columns.all) and all(isinstance(name, str) for name in columns.all),
+            "targets": config.channels in (1, len(columns.targets)),
+            "covariates": all(getattr(columns, name) == getattr(forecaster, f"{name}_covariates") for name in _EXOG),
+            **{name: tensors[f"series.{name}"].shape[1] == getattr(config, name) for name in _EXOG},
+            "integers": all(tensors[name].dtype == torch.int64 for name in _INTEGERS),
+        }
+    )
+
+
+def _shapes(config: NetworkConfig, count: int, tensors: Tensors) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of all tensors but those of the network; `count` is the number of series."""
+    channels, horizon, steps = config.channels, config.horizon, len(tensors["series.values"])
+    cycles, sample = len(tensors["cycle.series"]), len(tensors["sample.origins"])
+    return {
+        **{f"covariates.{name}": (2, getattr(config, name)) for name in _EXOG},
+        **{f"series.{name}": (steps, channels) for name in ("values", "observed")},
+        **{f"series.{name}": (steps, getattr(config, name)) for name in ("past", "future")},
+        "series.static": (count, config.static),
+        "series.steps": (count, 3),
+        "scaler": (count, len(_SCALES), channels),
+        "cycle.series": (cycles,),
+        "cycle.period": (cycles,),
+        "cycle.waves": (cycles, 2, HARMONICS, channels),
+        "calibration.table": (count + 1, LEVELS, horizon, channels),
+        "calibration.counts": (count + 1, horizon),
+        "sample.origins": (sample, 2),
+        "sample.state": (sample, config.hidden_size + config.static),
+        **{f"sample.{name}": (sample, 1, channels) for name in ("level", "scale")},
+        "sample.exog_effect": (sample, horizon, channels),
+    }
+
+
+def _upgrade(metadata: Metadata, tensors: Tensors) -> tuple[Metadata, Tensors]:
+    """Turn what version 0.1.0 saved, with tensors for each series, into the layout of today."""
+    series, sample, channels = metadata["series"], metadata["sample"], metadata["architecture"]["channels"]
+    cycles = [(index, number) for index, one in enumerate(series) for number in range(len(one["cycles"]))]
+    origins = zip(sample["series"], sample["positions"], strict=True)
+
+    def each(name: str) -> list[Tensor]:
+        return [tensors[f"series.{index}.{name}"] for index in range(len(series))]
+
+    def integers(values: list[Any], *shape: int) -> Tensor:
+        array = np.array(values).reshape(-1, *shape)
+        if array.size and array.dtype != np.int64:
+            raise ValueError("an index or position is not an integer")
+        return torch.from_numpy(array.astype(np.int64))
+
+    steps = [(len(rows), one["position"], one["trained"]) for rows, one in zip(each("values"), series, strict=True)]
+    waves = [torch.stack([tensors[f"series.{i}.{name}.{n}"] for name in ("cosines", "sines")]) for i, n in cycles]
+    none = torch.zeros(0, 2, HARMONICS, channels, dtype=torch.float64)
+    upgraded = {name: tensor for name, tensor in tensors.items() if name.startswith(("network.", "calibration."))}
+    for name, old in (("past", "past"), ("future", "known"), ("static", "static")):
+        upgraded[f"covariates.{name}"] = torch.stack([tensors[f"covariates.{old}_{part}"] for part in _SCALES[:2]])
+    upgraded |= {
+        **{f"series.{name}": torch.cat(each(name)) for name in _ROWS},
+        "series.static": torch.stack(each("static")),
+        "series.steps": integers(steps, 3),
+        "scaler": torch.stack([torch.stack(each(name)) for name in ("mean", "scale", "grain")], 1),
+        "cycle.series": integers([index for index, _ in cycles]),
+        "cycle.period": torch.tensor([float(p) for one in series for p in one["cycles"]], dtype=torch.float64),
+        "cycle.waves": torch.stack(waves) if waves else none,
+        "sample.origins": integers(list(origins), 2),
+        **{f"sample.{name}": tensors[f"sample.{name}"] for name in ("state", "level", "scale")},
+        "sample.exog_effect": tensors["sample.added"],
+    }
+    return {**metadata, "names": [one["name"] for one in series]}, upgraded

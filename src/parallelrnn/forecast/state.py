@@ -1,0 +1,212 @@
+"""What a forecaster has learned, and the forecasts that follow from it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from parallelrnn.errors import ArgumentError
+from parallelrnn.forecast.conformal import Calibration, are_enough, calibration_residuals
+from parallelrnn.forecast.data import Array, Columns, Series
+from parallelrnn.forecast.decomposition import Components, Explanation, decompose, memory_features
+from parallelrnn.forecast.frequency import Grid
+from parallelrnn.forecast.model import EncodedWindows, Network
+from parallelrnn.forecast.seasonality import fit_cycles
+from parallelrnn.forecast.windows import CovariateScaler, SeriesScaler, WindowDataset
+from parallelrnn.nn import WaveDecoder
+
+_DEFAULT_LEVELS = (95.0, 80.0)  # per cent
+_SAME_QUANTILE = 1e-9
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForecasterState:
+    """All that it takes to forecast, explain and save."""
+
+    network: Network
+    columns: Columns
+    grid: Grid
+    periods: tuple[float, ...]  # of the cycles that series are tested for
+    named_cycles: bool  # whether the user named these
+    covariates: CovariateScaler
+    scalers: tuple[SeriesScaler, ...]  # of each series
+    trained_until: tuple[int, ...]  # of each series, the position at which training ended
+    recent: tuple[Series, ...]  # the end of each series, as long as the look-back
+    calibration: Calibration  # of each series, and in its last row for new ones
+    sample: EncodedWindows  # forecasts that training did not see, which explanations are based on
+    sample_origins: NDArray[np.int64]  # (B, 2), the series of each and the position where it begins
+    quantiles: tuple[float, ...] | None
+    history: tuple[dict[str, float], ...]  # of the training
+
+    @property
+    def horizon(self) -> int:
+        """The steps of a forecast."""
+        return self.network.config.horizon
+
+    @property
+    def median_index(self) -> int:
+        """The index of the quantile that is the forecast."""
+        return 0 if self.quantiles is None else self.quantiles.index(0.5)
+
+    @cached_property
+    def latest(self) -> WindowDataset:
+        """The fitted series."""
+        return self.dataset(self.recent)
+
+    @cached_property
+    def _index(self) -> dict[Any, int]:
+        """The index of each fitted series, by its name."""
+        return {series.name: index for index, series in enumerate(self.recent)}
+
+    def dataset(self, series: Sequence[Series], future_exog: Sequence[Array] | None = None) -> WindowDataset:
+        """Return series as the network sees them; `future_exog` (H, F) follows the last step of each."""
+        scalers = [
+            self.scalers[self._index[one.name]]
+            if one.name in self._index
+            else SeriesScaler.fit(one, len(one), fit_cycles(one, len(one), self.periods, self.named_cycles))
+            for one in series
+        ]
+        config = self.network.config
+        return WindowDataset(series, scalers, self.covariates, config.lookback, config.horizon, future_exog)
+
+    def recalibrate(self, dataset: WindowDataset) -> Calibration:
+        """Calibrate on forecasts of these series that training did not see; where there are few, as after training."""
+        if self.quantiles is not None:  # which intervals come from
+            return self.calibration
+        first, index = [], [self._index.get(series.name, -1) for series in dataset.series]
+        for row, series in zip(index, dataset.series, strict=True):
+            full = max(1, min(dataset.lookback, len(series)))  # looks back as far as the window at the end
+            first.append(max(full, (0 if row < 0 else self.trained_until[row]) - series.position))
+        residuals = calibration_residuals(self.network, dataset, self.median_index, first)
+        each = [
+            Calibration.of([own]) if are_enough(own) else self.calibration.rows([row])
+            for row, own in zip(index, residuals, strict=True)
+        ]
+        return Calibration(torch.cat([own.table for own in each]), torch.cat([own.counts for own in each]))
+
+    @torch.no_grad()
+    def forecast(
+        self,
+        dataset: WindowDataset,
+        windows: Tensor,
+        levels: Sequence[float] = (),
+        calibration: Calibration | None = None,
+    ) -> tuple[dict[str, Array], EncodedWindows]:
+        """Return forecasts and limits by column, (N, H, C) in the units of each series, and what they come from.
+
+        `calibration` is that of the series of `dataset`, by default of the fitted ones.
+        """
+        self.network.eval()
+        encoded = [self.network.encode(batch) for batch in dataset.batches(windows)]
+        scaled = order_quantiles(torch.cat([self.network.decode(part) for part in encoded]), self.median_index)
+        values = scaled.double().numpy()  # (N, H, C, Q)
+        origins, steps = dataset.origins(windows), np.arange(self.horizon)
+        own = [dataset.scalers[index] for index in origins[:, 0]]
+        for row, scaler in enumerate(own):
+            offset = scaler.cycles_at(origins[row, 1] + steps) + scaler.mean
+            values[row] = values[row] * scaler.scale[:, None] + offset[..., None]
+        columns = {"yhat": values[..., self.median_index]}
+        round_outward = np.stack([scaler.integer_valued for scaler in own])[:, None] > 0
+        for level in levels:
+            if self.quantiles is None:
+                quantile = (calibration or self.calibration).conformal_quantile(level).double().numpy()
+                width = np.stack([quantile[i] * s.scale for i, s in zip(origins[:, 0], own, strict=True)])
+                low, high = columns["yhat"] - width, columns["yhat"] + width
+            else:
+                low, high = (values[..., _quantile_index(self.quantiles, level, sign)] for sign in (-1, 1))
+            columns[f"yhat-lo-{level:g}"] = np.where(round_outward, np.floor(low), low)
+            columns[f"yhat-hi-{level:g}"] = np.where(round_outward, np.ceil(high), high)
+        return columns, encoded[0] if len(encoded) == 1 else EncodedWindows.cat(encoded)
+
+    def components(self, dataset: WindowDataset, windows: Tensor, encoded: EncodedWindows) -> Components:
+        """Split forecasts into components, in the units of each series."""
+        return decompose(self.network, encoded, dataset.scalers, dataset.origins(windows), self.median_index)
+
+    def explain(self, current: Components | None, table: Any) -> Explanation:
+        """Explain forecasts by the sample; `current` are the components of the current ones, also in `table`."""
+        origins, median = self.sample_origins, self.median_index
+        sample = decompose(self.network, self.sample, self.scalers, origins, median, scaled=True)
+        where = "exact: forecasts are made of them"
+        if not isinstance(self.network.decoder, WaveDecoder):
+            where = "those of the calendar alone: a linear decoder has no modes"
+        time = self.grid.step
+        return Explanation(sample.table(time, where, current), memory_features(self.network, time), table)
+
+    def default_levels(self) -> tuple[float, ...]:
+        """Return the levels to show where the user gives none, as far as the data support them; the widest first."""
+        if self.quantiles is not None:
+            return tuple(reversed(_levels_of(self.quantiles)))
+        return tuple(level for level in _DEFAULT_LEVELS if self.calibration.supports(level))
+
+    def labels(self, dataset: WindowDataset) -> list[Any]:
+        """Return what a user calls each channel of each series."""
+        names = [series.name for series in dataset.series]
+        return names if dataset.channels == 1 else [*self.columns.targets] * len(names)
+
+    def rows(
+        self, dataset: WindowDataset, windows: Tensor, columns: dict[str, Array], cutoff: bool = False
+    ) -> dict[str, Any]:
+        """Return columns (N, H, C) as columns of a table, with id, time and the last time before the forecast."""
+        channels, labels = dataset.channels, self.labels(dataset)
+        origins = dataset.origins(windows).repeat(channels, axis=0)
+        positions = origins[:, 1].tolist()
+        table: dict[str, Any] = {}
+        if self.columns.id is not None or len(self.columns.targets) > 1:
+            owners = channels * origins[:, 0] + np.arange(len(origins)) % channels
+            table[self.columns.id or "unique_id"] = [labels[owner] for owner in owners.repeat(self.horizon)]
+        stamps = {position: self.grid.stamps(position, self.horizon).to_numpy() for position in set(positions)}
+        table[self.columns.time] = np.concatenate([stamps[position] for position in positions])
+        if cutoff:
+            before = {position: self.grid.stamps(position - 1, 1).to_numpy() for position in set(positions)}
+            table["cutoff"] = np.concatenate([before[position].repeat(self.horizon) for position in positions])
+        return table | {name: values.transpose(0, 2, 1).ravel() for name, values in columns.items()}
+
+    def frame(self, rows: Sequence[dict[str, Any]], backend: Any) -> Any:
+        """Return rows, one table below the other, as a table of the library `backend`."""
+        joined: dict[str, Any] = {}
+        for name, column in rows[0].items():
+            parts = [part[name] for part in rows]
+            joined[name] = [*chain(*parts)] if isinstance(column, list) else np.concatenate(parts)
+        frame = nw.from_dict(joined, backend=backend)
+        if self.columns.dates and frame.implementation.is_polars():
+            frame = frame.with_columns(nw.col(*({self.columns.time, "cutoff"} & set(joined))).cast(nw.Date))
+        return nw.to_native(frame)
+
+
+def order_quantiles(forecast: Tensor, median_index: int) -> Tensor:
+    """Move quantiles (..., Q) that cross away from the median, which is the forecast that components sum to."""
+    if forecast.shape[-1] == 1:
+        return forecast
+    above = forecast[..., median_index:].cummax(-1).values
+    below = forecast[..., : median_index + 1].flip(-1).cummin(-1).values.flip(-1)
+    return torch.cat([below[..., :-1], above], -1)
+
+
+def _quantile_index(quantiles: Sequence[float], level: float, sign: int) -> int:
+    wanted = (1 + sign * level / 100) / 2
+    distances = [abs(quantile - wanted) for quantile in quantiles]
+    if min(distances) > _SAME_QUANTILE:
+        levels = ", ".join(f"{one:g}" for one in _levels_of(quantiles)) or "none"
+        raise ArgumentError(
+            f"an interval of {level:g} % needs the quantile {wanted:g}, which was not trained",
+            argument="level",
+            expected=f"levels whose quantiles were trained ({levels})",
+            got=level,
+        )
+    return int(np.argmin(distances))
+
+
+def _levels_of(quantiles: Sequence[float]) -> list[float]:
+    """Return the levels of which both quantiles were trained."""
+    widths = {quantile: abs(2 * quantile - 1) for quantile in quantiles if quantile != 0.5}
+    paired = [q for q in widths if any(abs(q + other - 1) < _SAME_QUANTILE for other in quantiles)]
+    return sorted({round(100 * widths[quantile], 6) for quantile in paired})

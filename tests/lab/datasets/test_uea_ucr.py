@@ -1,0 +1,324 @@
+from __future__ import annotations
+
+import hashlib
+import io
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from sktime.datasets import load_from_arff_to_dataframe, load_from_tsfile
+
+from parallelrnn.errors import FileError
+from parallelrnn.lab.datasets import (
+    DatasetError,
+    load_eigenworms,
+    load_stand_walk_jump,
+    load_worms,
+    read_arff,
+    read_ts,
+    uea_ucr,
+)
+from parallelrnn.lab.datasets.splits import Examples
+from tests.support import raises
+
+Array = NDArray[np.float64]
+
+
+def series(count: int, length: int, channels: int) -> tuple[Array, list[str]]:
+    random = np.random.default_rng(count)
+    return random.normal(size=(count, length, channels)).round(5), [str(1 + row % 3) for row in range(count)]
+
+
+def ts(values: Array, labels: list[str]) -> str:
+    _, length, channels = values.shape
+    header = ["# Worms, that crawl.", "@problemName Small", "@timeStamps false", "@missing false"]
+    header += [f"@univariate {'true' if channels == 1 else 'false'}"]
+    header += [f"@dimensions {channels}"] if channels > 1 else []
+    header += ["@equalLength true", f"@seriesLength {length}", "@classLabel true 1 2 3", "@data"]
+    lines = [
+        ":".join([*(",".join(map(str, row)) for row in case.T), label])
+        for case, label in zip(values, labels, strict=True)
+    ]
+    return "\n".join(header + lines) + "\n"
+
+
+def arff(values: Array, labels: list[str], quote: str = "'") -> str:
+    _, length, channels = values.shape
+    times = [f"@attribute att{time} numeric" for time in range(length)]
+    target = ["@attribute target {1,2,3}", "@data"]
+    if channels == 1:
+        header = ["% Worms, that crawl.", "@relation Small", *times, *target]
+        lines = [",".join([*map(str, case[:, 0]), label]) for case, label in zip(values, labels, strict=True)]
+    else:
+        header = ["@relation Small", "@attribute bag relational", *times, "@end bag", *target]
+        lines = [
+            quote + r"\n".join(",".join(map(str, row)) for row in case.T) + f"{quote},{label}"
+            for case, label in zip(values, labels, strict=True)
+        ]
+    return "\n".join(header + lines) + "\n"
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_ts_as_sktime_reads_it(channels: int, tmp_path: Path) -> None:
+    values, labels = series(5, 7, channels)
+    path = tmp_path / "small.ts"
+    path.write_text(ts(values, labels))
+    inputs, found = read_ts(path)
+    np.testing.assert_array_equal(inputs, values.astype(np.float32))
+    assert inputs.dtype == np.float32
+    assert found == labels
+    theirs, their_labels = load_from_tsfile(str(path), return_data_type="numpy3d")  # (N, C, T)
+    np.testing.assert_array_equal(inputs, theirs.transpose(0, 2, 1).astype(np.float32))
+    assert found == list(their_labels)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_arff_as_sktime_reads_it(channels: int, tmp_path: Path) -> None:
+    values, labels = series(5, 7, channels)
+    path = tmp_path / "small.arff"
+    path.write_text(arff(values, labels).replace("% Worms, that crawl.\n", ""))
+    inputs, found = read_arff(path)
+    np.testing.assert_array_equal(inputs, values.astype(np.float32))
+    assert inputs.dtype == np.float32
+    assert found == labels
+    frame, their_labels = load_from_arff_to_dataframe(str(path))
+    theirs = np.stack([np.stack(list(row), axis=1) for row in frame.to_numpy()])
+    np.testing.assert_array_equal(inputs, theirs.astype(np.float32))
+    assert found == list(their_labels)
+
+
+def test_files_that_sktime_ships_are_read_alike() -> None:
+    import sktime.datasets
+
+    folder = Path(sktime.datasets.__file__).parent / "data"
+    for name in ("BasicMotions/BasicMotions_TRAIN.ts", "GunPoint/GunPoint_TEST.ts"):
+        inputs, labels = read_ts(folder / name)
+        theirs, their_labels = load_from_tsfile(str(folder / name), return_data_type="numpy3d")
+        np.testing.assert_array_equal(inputs, theirs.transpose(0, 2, 1).astype(np.float32))
+        assert [label.lower() for label in labels] == list(their_labels)  # sktime writes labels in small letters
+
+
+def test_comments_blank_lines_and_missing_values(tmp_path: Path) -> None:
+    values, labels = series(2, 3, 2)
+    first = str(values[0, 0, 0])
+    for name, text, read in [("a.ts", ts(values, labels), read_ts), ("a.arff", arff(values, labels, '"'), read_arff)]:
+        text = text.replace("@data\n", "\n@DATA\n\n% a comment\n").replace(first + ",", "?, ", 1).replace("\n", "\r\n")
+        path = tmp_path / name
+        path.write_bytes("\ufeff".encode() + b"% \xe9\r\n" + text.encode())
+        inputs, found = read(path)
+        assert np.isnan(inputs[0, 0, 0])
+        np.testing.assert_array_equal(inputs.ravel()[1:], values.astype(np.float32).ravel()[1:])
+        assert found == labels
+
+
+def test_the_header_of_a_ts_file_may_have_tabs(tmp_path: Path) -> None:
+    values, labels = series(3, 4, 2)
+    header, _, rows = ts(values, labels).partition("@data")
+    path = tmp_path / "small.ts"
+    path.write_text(header.replace(" ", " \t") + "@data\t" + rows)
+    inputs, found = read_ts(path)
+    np.testing.assert_array_equal(inputs, values.astype(np.float32))
+    assert found == labels
+    path.write_text(header.replace("Length 4", "Length\t5") + "@data" + rows)
+    with raises(FileError, "5 values in channel 1", "got 4"):
+        read_ts(path)
+
+
+@pytest.mark.parametrize("quote", ["'", '"'])
+@pytest.mark.parametrize("between", [" ,", "\t, ", ","])
+@pytest.mark.parametrize("label", ["2", "'2'", '"2" '])
+def test_blanks_around_the_comma_after_a_relational_value(quote: str, between: str, label: str, tmp_path: Path) -> None:
+    values, labels = series(3, 4, 2)
+    path = tmp_path / "small.arff"
+    path.write_text(arff(values, labels, quote).replace(f"{quote},2", quote + between + label))
+    inputs, found = read_arff(path)
+    np.testing.assert_array_equal(inputs, values.astype(np.float32))
+    assert found == labels
+
+
+@pytest.mark.parametrize("channels", [1, 2])
+@pytest.mark.parametrize("row", ["{0 1, 2 a}", "{ }", r"'{0 1, 2 3}\n{1 4}',2"])
+def test_a_sparse_row_is_rejected_by_name(channels: int, row: str, tmp_path: Path) -> None:
+    text = arff(*series(3, 4, channels)) + row + "\n"
+    path = tmp_path / "small.arff"
+    path.write_text(text)
+    with raises(FileError, f"{path}, line {text.count(chr(10))}", "sparse", f"got {row!r}"):
+        read_arff(path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fact"),
+    [
+        ("@data\n", "", "line 9"),
+        ("@timeStamps false", "@timeStamps true", "time stamps"),
+        ("@classLabel true 1 2 3", "@classLabel false", "@classLabel"),
+        ("@classLabel true 1 2 3\n", "", "@classLabel"),
+        ("@dimensions 2", "@dimensions 3", "line 10: expected 3"),
+        ("@dimensions 2", "@dimensions two", "@dimensions, got 'two'"),
+        ("@seriesLength 4", "@seriesLength 5", "line 10: expected 5"),
+        (":2\n", ":4\n", "1, 2, 3, got '4'"),
+        (":2\n", "\n", "line 11"),
+        (":2\n", ",7:2\n", "channel 2, got 5"),
+        (":2\n", ":1,2,3,4:2\n", "line 11: expected 2"),
+        (":2\n", ",:2\n", "line 11"),
+        (":2\n", "x:2\n", "line 11"),
+        (":2\n", "_0:2\n", "line 11"),
+        (":2\n", "\u0661:2\n", "line 11"),
+        (":2\n", ",inf:2\n", "got 'inf'"),
+        (":2\n", ",-1e400:2\n", "got '-1e400'"),
+        (":2\n", ",1e39:2\n", "got '1e39'"),
+    ],
+)
+def test_a_wrong_ts_file_is_rejected(old: str, new: str, fact: str, tmp_path: Path) -> None:
+    text = ts(*series(3, 4, 2)).replace("# Worms, that crawl.\n", "")
+    assert old in text
+    path = tmp_path / "small.ts"
+    path.write_text(text.replace(old, new, 1), encoding="utf-8")
+    with raises(FileError, path, fact):
+        read_ts(path)
+
+
+def test_ts_files_without_series_are_rejected(tmp_path: Path) -> None:
+    text = ts(*series(1, 4, 2))
+    path = tmp_path / "small.ts"
+    path.write_text(text[: text.index("@data")])
+    with raises(FileError, path, "@data"):
+        read_ts(path)
+    path.write_text(text[: text.index("@data")] + "@data\n")
+    with raises(FileError, path, "series"):
+        read_ts(path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fact"),
+    [
+        ("@data\n", "", "line 9"),
+        ("att2 numeric", "att2 string", "line 5"),
+        ("{1,2,3}", "numeric", "line 8"),
+        ("@attribute att3 numeric\n", "", "channel 1, got 4"),
+        ("',2", "',4", "line 11"),
+        ("',2", "", "line 11"),
+        ("',2", ",7',2", "channel 2, got 5"),
+        ("',2", r"\n1,2,3,4',2", "line 11: expected 2"),
+        ("',2", "x',2", "line 11"),
+        ("',2", "_0',2", "line 11"),
+        ("',2", ",1e400',2", "got '1e400'"),
+        ("1\n'", "1\n ", "line 11"),
+    ],
+)
+def test_a_wrong_arff_file_is_rejected(old: str, new: str, fact: str, tmp_path: Path) -> None:
+    text = arff(*series(3, 4, 2))
+    assert old in text
+    path = tmp_path / "small.arff"
+    path.write_text(text.replace(old, new, 1))
+    with raises(FileError, path, fact):
+        read_arff(path)
+
+
+def test_a_wrong_arff_file_of_one_channel_is_rejected(tmp_path: Path) -> None:
+    text = arff(*series(3, 4, 1))
+    path = tmp_path / "small.arff"
+    path.write_text(text.replace(",2\n", ",7,2\n"))
+    with raises(FileError, "line 10", "channel 1, got 5"):
+        read_arff(path)
+
+
+FORM = uea_ucr.Form((20, 11), 6, 2, ("1", "2", "3"))
+
+
+@pytest.mark.parametrize("form", ["ts", "arff", "zip", "npz"])
+def test_a_set_is_put_together_and_split_anew(form: str, own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = {part: series(count, 6, 2) for part, count in zip(("TRAIN", "TEST"), FORM.counts, strict=True)}
+    folder = own / "uea_ucr"
+    folder.mkdir()
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as opened:
+        for part, data in parts.items():
+            opened.writestr(f"EigenWorms_{part}.ts", ts(*data))
+            if form in ("ts", "arff"):
+                (folder / f"EigenWorms_{part}.{form}").write_text({"ts": ts, "arff": arff}[form](*data))
+    if form == "zip":
+        (folder / "EigenWorms.zip").write_bytes(archive.getvalue())
+    monkeypatch.setitem(uea_ucr.FORMS, "EigenWorms", FORM)
+    if form == "npz":
+        (x, y), (x_test, y_test) = parts.values()
+        path = folder / "EigenWorms.npz"
+        np.savez(path, X_train=x, y_train=np.array(y), X_test=x_test, y_test=np.array(y_test))
+        known = hashlib.sha256(path.read_bytes()).hexdigest()
+        monkeypatch.setitem(uea_ucr.FORMS, "EigenWorms", replace(FORM, npz_sha256=known))
+    splits = load_eigenworms(seed=4)
+    assert [len(part) for part in (splits.train, splits.validation, splits.test)] == [21, 5, 5]
+    values = np.concatenate([data[0] for data in parts.values()]).astype(np.float32)
+    labels = np.array([int(label) - 1 for data in parts.values() for label in data[1]])
+    known_rows = {case.tobytes(): row for row, case in enumerate(values)}
+    every = [splits.train, splits.validation, splits.test]
+    rows = [known_rows[case.tobytes()] for part in every for case in part.inputs]
+    assert sorted(rows) == list(range(31))  # disjoint and complete
+    np.testing.assert_array_equal(np.concatenate([part.targets for part in every]), labels[rows])
+    assert all(part.inputs.dtype == np.float32 and part.targets.dtype == np.int64 for part in every)
+    same, other = load_eigenworms(seed=4), load_eigenworms(seed=5)
+    np.testing.assert_array_equal(splits.test.inputs, same.test.inputs)
+    assert not np.array_equal(splits.test.inputs, other.test.inputs)
+
+
+@pytest.mark.parametrize(("count", "sizes"), [(259, (181, 39, 39)), (258, (180, 39, 39)), (27, (18, 4, 5))])
+def test_sizes_are_those_of_scikit_learn(count: int, sizes: tuple[int, int, int]) -> None:
+    from sklearn.model_selection import train_test_split
+
+    splits = uea_ucr.split(Examples(np.zeros((count, 1)), np.zeros(count)), 0)
+    assert (len(splits.train), len(splits.validation), len(splits.test)) == sizes
+    train, others = train_test_split(np.arange(count), test_size=0.3, random_state=0)
+    assert (len(train), *map(len, train_test_split(others, test_size=0.5, random_state=0))) == sizes
+
+
+def test_another_set_is_rejected(own: Path) -> None:
+    folder = own / "uea_ucr"
+    folder.mkdir()
+    for part in ("TRAIN", "TEST"):
+        (folder / f"Worms_{part}.ts").write_text(ts(*series(4, 6, 2)))
+    with raises(DatasetError, "Worms", (181, 900, 1), (4, 6, 2)):
+        load_worms()
+    (folder / "Worms_TRAIN.ts").write_text("<html>")
+    with raises(DatasetError, "Worms_TRAIN.ts, line 1"):
+        load_worms()
+
+
+@pytest.mark.parametrize("form", ["ts", "arff", "npz"])
+@pytest.mark.parametrize("part", ["TRAIN", "TEST"])
+def test_a_series_that_lacks_a_value_is_rejected(
+    form: str, part: str, own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = {name: series(count, 6, 2) for name, count in zip(("TRAIN", "TEST"), FORM.counts, strict=True)}
+    parts[part][0][2, 3, 1] = np.nan
+    folder = own / "uea_ucr"
+    folder.mkdir()
+    if form == "npz":
+        (x, y), (x_test, y_test) = parts.values()
+        path = folder / "EigenWorms.npz"
+        np.savez(path, X_train=x, y_train=np.array(y), X_test=x_test, y_test=np.array(y_test))
+        known = hashlib.sha256(path.read_bytes()).hexdigest()
+        monkeypatch.setitem(uea_ucr.FORMS, "EigenWorms", replace(FORM, npz_sha256=known))
+    else:
+        for name, data in parts.items():
+            text = {"ts": ts, "arff": arff}[form](*data)
+            (folder / f"EigenWorms_{name}.{form}").write_text(text.replace("nan", "?"))
+        path = folder / f"EigenWorms_{part}.{form}"
+        monkeypatch.setitem(uea_ucr.FORMS, "EigenWorms", FORM)
+    with raises(DatasetError, path, f"nan in {part}, series 3, channel 2, time 4", "https://"):
+        load_eigenworms()
+
+
+@pytest.mark.parametrize("name", ["Worms", "StandWalkJump"])
+def test_no_set_may_have_infinite_values(name: str, own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.zeros((2, 6, 1))
+    values[1, 0, 0] = -np.inf
+    path = own / "uea_ucr" / f"{name}.npz"
+    path.parent.mkdir()
+    np.savez(path, X_train=values, y_train=np.array(["1", "2"]), X_test=values, y_test=np.array(["1", "2"]))
+    form = uea_ucr.Form((2, 2), 6, 1, ("1", "2"), hashlib.sha256(path.read_bytes()).hexdigest())
+    monkeypatch.setitem(uea_ucr.FORMS, name, form)
+    with raises(DatasetError, path, "-inf in TRAIN, series 2, channel 1, time 1"):
+        {"Worms": load_worms, "StandWalkJump": load_stand_walk_jump}[name]()
