@@ -297,7 +297,9 @@ def small_trainer(
         torch.arange(50),
         torch.arange(50),
         lambda output, target, weight: torch.nn.functional.mse_loss(output, target),
-        TrainerConfig(max_epochs=4, schedule=OneCycle(), patience=None, weight_decay=weight_decay),
+        TrainerConfig(
+            learning_rate=1.0, max_epochs=4, schedule=OneCycle(0.8), patience=None, weight_decay=weight_decay
+        ),
         0,
         make_fabric(),
         forward=lambda module, batch: module(batch.x),
@@ -315,6 +317,7 @@ def without_times(progress: Progress) -> Progress:
 def test_a_training_that_is_stopped_anywhere_resumes_to_the_bit(tmp_path: Path, steps: int, each_epoch: bool) -> None:
     whole = small_trainer()
     network = whole.run(lambda trainer: trainer.progress.notes.append(trainer.progress.epoch))
+    assert whole.progress.best_epoch == 0, "so that the best weights are not the last"
     stops = 0
     while True:
         trainer = small_trainer(tmp_path, each_epoch=each_epoch)

@@ -117,7 +117,7 @@ def _check_installed() -> None:
     """Raise before hundreds of runs fail for the same reason."""
     from parallelrnn.cli.doctor import missing_packages
 
-    missing = missing_packages()["lab"]
+    missing = missing_packages().get("lab")
     if missing:
         raise MissingPackageError(
             f"reproduce needs {missing[0]}, which is not installed", hint="pip install 'parallelrnn[lab]'"

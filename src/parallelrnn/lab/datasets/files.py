@@ -72,7 +72,7 @@ def locate(*sources: Source) -> Path:
                 reason = f"downloading {source.url} failed: {error}"
                 break
             except ModuleNotFoundError:
-                reason = f"downloading {source.url} needs pooch: pip install 'parallelrnn[datasets]'"
+                reason = f"downloading {source.url} needs pooch: pip install 'parallelrnn[lab]'"
                 break
     raise DatasetError(f"{sources[0].name} is missing: {reason}", hint=_advice(*sources))
 
