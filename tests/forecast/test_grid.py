@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from parallelrnn.errors import TimestampError
 from parallelrnn.forecast.frequency import Grid
-from parallelrnn.interpret.units import Step
+from parallelrnn.interpret.display import Step
 from tests.support import raises
 
 # Each with a stamp that is one of its own; a Tuesday, at a time of the day that is not midnight, where any day will do.

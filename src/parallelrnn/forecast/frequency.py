@@ -17,7 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from parallelrnn.errors import TimestampError
-from parallelrnn.interpret.units import Step
+from parallelrnn.interpret.display import Step
 
 Stamps: TypeAlias = Any  # a pandas index of timestamps or of integers
 

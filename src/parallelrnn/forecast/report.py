@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from parallelrnn.errors import ArgumentError
+from parallelrnn.errors import ArgumentError, printable
 from parallelrnn.forecast.data import Array
 from parallelrnn.forecast.decomposition import Explanation
 from parallelrnn.forecast.state import ForecasterState
 from parallelrnn.forecast.windows import WindowDataset
-from parallelrnn.interpret.optional import optional
-from parallelrnn.interpret.plots import COLOURS
+from parallelrnn.interpret.colours import COLOURS
+from parallelrnn.interpret.display import optional
 from parallelrnn.interpret.report.page import page
 from parallelrnn.interpret.report.reading import Curve, Outlook, Reading
-from parallelrnn.interpret.text import printable
 from parallelrnn.io import write_text
 
 if TYPE_CHECKING:
