@@ -33,8 +33,8 @@ from tests.training.samples import hourly, quick
 
 
 def weights(forecaster: Forecaster) -> dict[str, torch.Tensor]:
-    assert forecaster._fitted is not None
-    return forecaster._fitted.network.state_dict()
+    assert forecaster._state is not None
+    return forecaster._state.network.state_dict()
 
 
 def same(first: Forecaster, second: Forecaster) -> bool:
@@ -88,8 +88,8 @@ def test_a_training_that_was_cut_off_goes_on_to_the_same_bits(
     assert [file.name for file in tmp_path.iterdir()] == [FILE]
     resumed = quick(**options).fit(df, checkpoint=tmp_path, resume=True)
     assert same(whole, resumed)
-    assert resumed._fitted is not None
-    assert len(resumed._fitted.history) == 4
+    assert resumed._state is not None
+    assert len(resumed._state.history) == 4
 
 
 def test_a_checkpoint_of_another_training_is_refused(tmp_path: Path) -> None:
@@ -136,11 +136,11 @@ def test_what_was_not_observed_is_not_trained_on(loss: training.Loss) -> None:
 
 def test_training_stops_when_patience_or_time_are_used_up() -> None:
     df = hourly(noise=3.0)
-    history = quick(max_epochs=30, patience=1, learning_rate=0.05).fit(df)._fitted.history  # type: ignore[union-attr]
+    history = quick(max_epochs=30, patience=1, learning_rate=0.05).fit(df)._state.history  # type: ignore[union-attr]
     errors = [epoch["validation"] for epoch in history]
     assert len(errors) < 30
     assert errors.index(min(errors)) == len(errors) - 2
-    timed = quick(max_epochs=30, patience=30, max_time=1e-6).fit(df)._fitted
+    timed = quick(max_epochs=30, patience=30, max_time=1e-6).fit(df)._state
     assert timed is not None
     assert len(timed.history) == 1
 
