@@ -26,7 +26,6 @@ from parallelrnn.training.trainer import (
     Progress,
     Trainer,
     TrainerConfig,
-    fork_rng,
     make_fabric,
 )
 from tests.support import raises
@@ -405,13 +404,3 @@ def test_groups_are_trained_at_their_own_rates() -> None:
 def test_wrong_arguments_are_rejected(argument: str, value: Any) -> None:
     with raises(ArgumentError, argument=argument, got=value):
         TrainerConfig(**{argument: value})
-
-
-def test_random_numbers_of_the_caller_continue() -> None:
-    torch.manual_seed(0)
-    expected = torch.rand(2)
-    torch.manual_seed(0)
-    first = torch.rand(1)
-    with fork_rng(1, "cpu"):
-        torch.rand(5)
-    assert torch.equal(torch.cat([first, torch.rand(1)]), expected)

@@ -6,10 +6,9 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer.core import TyperCommand
 
 from parallelrnn.cli.errors import exit_on_error
 from parallelrnn.errors import MissingPackageError
@@ -29,33 +28,6 @@ Results = Annotated[Path, typer.Option("--results", help="Folder of results; run
 _SHOWN_METRICS = ("mse", "mae", "accuracy", "distance", "epochs", "2 total median", "torch.nn.RNN total median")
 _REPORT_SECONDS = 60.0  # between lines of progress where no bar is shown
 _TRY_AGAIN = 75  # the conventional exit status for "not yet"
-
-
-class _ExperimentCommand(TyperCommand):
-    """A command whose help lists the cells of its experiment, which is imported for that."""
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        self.help = _help(str(self.name))
-        super().format_help(ctx, formatter)
-
-
-def _help(name: str) -> str:
-    from dataclasses import asdict
-
-    experiment = EXPERIMENTS[name]
-    cells = [asdict(cell) for cell in experiment.cells()]
-    values = {key: list(dict.fromkeys(str(cell[key]) for cell in cells)) for key in cells[0]}
-    chosen = "; ".join(f"{key} {', '.join(texts)}" for key, texts in values.items() if len(texts) > 1)
-    fixed = ", ".join(f"{key} {texts[0]}" for key, texts in values.items() if len(texts) == 1)
-    replicates = f"{experiment.replicates} replicate{'s' if experiment.replicates > 1 else ''}"
-    return (
-        f"{TITLES[name]}.\n\nResults are saved as they come. The same command resumes what was cut off, by Ctrl-C too. "
-        "The exit status is 0 if all runs are done, 75 if not yet, 1 if some failed, 2 or 3 if the request is "
-        "invalid.\n\n"
-        + (f"Cells, chosen by --only: {chosen}; {replicates}.\n\n" if chosen else "")
-        + f"Values, changed by --set: {fixed}.\n\n"
-        f"Example: parallelrnn reproduce {name} --replicates 3 --budget 2h"
-    )
 
 
 def _command(name: str) -> Callable[..., None]:
@@ -78,7 +50,11 @@ def _command(name: str) -> Callable[..., None]:
         engine: Annotated[str, typer.Option(help="local: processes; here: this one; ray: a cluster.")] = "local",
         keep_every: Annotated[str, typer.Option(help="Time between checkpoints.")] = "60s",
         results: Results = Path("results"),
+        show: Annotated[bool, typer.Option("--list", help="List the cells and values to choose from.")] = False,
     ) -> None:
+        if show:
+            typer.echo(_choices(name))
+            return
         chosen = {key: _split(",".join(texts)) for key, texts in _parse_pairs("--only", only).items()}
         for key, text in (("model", models), ("dataset", datasets)):
             if text is not None:
@@ -110,12 +86,29 @@ def _command(name: str) -> Callable[..., None]:
         if missing or progress.problems:
             raise typer.Exit(1 if progress.problems else _TRY_AGAIN)
 
-    command.__doc__ = TITLES[name]
+    command.__doc__ = (
+        f"{TITLES[name]}.\n\nResults are saved as they come. The same command resumes what was cut off, by Ctrl-C too. "
+        "The exit status is 0 if all runs are done, 75 if not yet, 1 if some failed, 2 or 3 if the request is "
+        f"invalid.\n\nExample: parallelrnn reproduce {name} --replicates 3 --budget 2h"
+    )
     return command
 
 
+def _choices(name: str) -> str:
+    """Return the cells of an experiment and the values of its configuration."""
+    from dataclasses import asdict
+
+    experiment = EXPERIMENTS[name]
+    cells = [asdict(cell) for cell in experiment.cells()]
+    values = {key: list(dict.fromkeys(str(cell[key]) for cell in cells)) for key in cells[0]}
+    chosen = [f"  {key}: {', '.join(texts)}" for key, texts in values.items() if len(texts) > 1]
+    fixed = [f"  {key}: {texts[0]}" for key, texts in values.items() if len(texts) == 1]
+    replicates = f"{experiment.replicates} replicate{'s' if experiment.replicates > 1 else ''}"
+    return "\n".join([f"cells, chosen by --only ({replicates} each):", *chosen, "values, changed by --set:", *fixed])
+
+
 for _name in TITLES:
-    app.command(_name, cls=_ExperimentCommand)(_command(_name))
+    app.command(_name)(_command(_name))
 
 
 def _check_installed() -> None:

@@ -85,13 +85,7 @@ def write_page(
         time=state.grid.step,
         features=explanation.features,
         modes=explanation.modes if len(explanation.modes) else None,
-        components=None,
-        response=None,
-        local=None,
-        uncertainty=(),
         horizon=state.horizon,
-        sequences=1,
-        recent=0,
         missing={} if len(explanation.modes) else {"modes": _NO_MODES},
         outlook=Outlook(tuple(past), tuple(future), bands),
     )

@@ -16,11 +16,11 @@ Column = TypeVar("Column", str, int)
 
 
 def _numbers(table: str, columns: Sequence[Column]) -> dict[str, dict[Column, float]]:
-    """Rows of a text: a name, and a number for each column or a dash."""
+    """Return the rows of a text: a name, and for each column a number or a dash."""
     rows: dict[str, dict[Column, float]] = {}
     for line in table.strip().splitlines():
-        words = line.split()
-        name, values = words[: -len(columns)], words[-len(columns) :]
+        parts = line.split()
+        name, values = parts[: -len(columns)], parts[-len(columns) :]
         rows[" ".join(name)] = {
             column: float(value) for column, value in zip(columns, values, strict=True) if value != "-"
         }
@@ -86,13 +86,13 @@ _FORECASTS = """
 
 def _forecasts() -> dict[tuple[str, int, str, str], float]:
     columns = [f"{model} {metric}" for model in MODELS for metric in ("mse", "mae")]
-    found = {}
+    errors = {}
     for place, row in _numbers(_FORECASTS, columns).items():
         dataset, horizon = place.split()
         for column, error in row.items():
             model, metric = column.split()
-            found[dataset, int(horizon), model, metric] = error
-    return found
+            errors[dataset, int(horizon), model, metric] = error
+    return errors
 
 
 FORECASTS = _forecasts()  # by data set, horizon, model and metric, "mse" or "mae"

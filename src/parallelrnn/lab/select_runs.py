@@ -112,13 +112,13 @@ class Selection:
     @cached_property
     def pairs(self) -> list[Pair]:
         """All paired models of the same budget that have a seed in common."""
-        found = []
+        pairs = []
         for group in self.groups:
             model = group.cell.get("model", "Para")
             if not model.startswith("Para"):
                 pair = paired(group, self.get(**{**group.cell, "model": twin(model)}))
-                found += [Pair(*pair)] if pair else []
-        return found
+                pairs += [Pair(*pair)] if pair else []
+        return pairs
 
 
 @contextmanager
