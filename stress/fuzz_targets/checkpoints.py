@@ -40,7 +40,7 @@ def _trainer(folder: Path, index: int) -> Trainer[Any]:
         TrainerConfig(max_epochs=2, batch_size=2, epoch_steps=(1, 2)),
         0,
         make_fabric(),
-        checkpoint=Checkpoint(folder, "a training", resume=True),
+        checkpoint=Checkpoint(directory=folder, fingerprint="a training"),
         sampler=PassSampler(4, 2, 0) if index else None,
         forward=lambda module, batch: module(batch.x),
     )

@@ -303,7 +303,7 @@ def small_trainer(
         make_fabric(),
         forward=lambda module, batch: module(batch.x),
         sampler=PassSampler(50, 8, 3),
-        checkpoint=None if directory is None else Checkpoint(directory, "small", True, **options),
+        checkpoint=None if directory is None else Checkpoint(directory=directory, fingerprint="small", **options),
     )
 
 

@@ -237,7 +237,8 @@ class Forecaster:
         panel = self.read(df, freq, id_col, time_col, target_col)
         directory = None
         if checkpoint is not None:
-            directory = Checkpoint(Path(checkpoint), self._fingerprint(panel, val_size), resume)
+            digest = self._fingerprint(panel, val_size)
+            directory = Checkpoint(directory=Path(checkpoint), fingerprint=digest, resume=resume)
         elif resume:
             raise ArgumentError("there is no checkpoint to resume from", argument="resume", hint="give {checkpoint}")
         self._state = fit_panel(self, panel, val_size, directory)

@@ -201,7 +201,7 @@ class SequenceEstimator(BaseEstimator):  # type: ignore[misc]
                 raise ArgumentError(argument="random_state", expected=expected, got=self.random_state)
             arguments = {key: value for key, value in self.get_params().items() if key not in ("progress", "max_time")}
             digest = fingerprint(arguments, (data.values, data.lengths, target.numpy()))
-            saved = Checkpoint(Path(checkpoint), digest, resume)
+            saved = Checkpoint(directory=Path(checkpoint), fingerprint=digest, resume=resume)
         random = check_random_state(self.random_state)
         seed = int(random.randint(np.iinfo(np.int32).max))
         training, validation = _split(len(data), self.validation_fraction, classes, random)

@@ -29,13 +29,13 @@ def fingerprint(arguments: Any, arrays: Iterable[NDArray[Any]]) -> str:
     return digest.hexdigest()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Checkpoint:
     """Where the state of a training is saved, and when."""
 
     directory: Path
     fingerprint: str
-    resume: bool  # from what is there already
+    resume: bool = True  # from what is there already
     every: float = 60.0  # seconds between checkpoints within an epoch
     each_epoch: bool = True  # one after every epoch as well
 

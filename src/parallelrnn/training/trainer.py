@@ -124,7 +124,7 @@ class TrainerConfig:
         object.__setattr__(self, "epoch_steps", (int(steps[0]), int(steps[1])))
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Progress:
     """Where a training is."""
 

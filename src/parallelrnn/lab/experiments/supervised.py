@@ -116,9 +116,8 @@ def train(
     """Train a network, from where an earlier run stopped; raise OutOfTimeError if there is no time to finish."""
     checkpoint = None
     if workspace.directory is not None:
-        checkpoint = Checkpoint(
-            workspace.directory, fingerprint, True, every=workspace.checkpoint_every, each_epoch=False
-        )
+        every = workspace.checkpoint_every
+        checkpoint = Checkpoint(directory=workspace.directory, fingerprint=fingerprint, every=every, each_epoch=False)
     rows = torch.empty(0, dtype=torch.int64)  # the sampler has them
     trainer = Trainer(
         network,
