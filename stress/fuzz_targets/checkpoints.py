@@ -30,7 +30,7 @@ class _Ones:
 
 
 def _trainer(folder: Path, index: int) -> Trainer[Any]:
-    """Of an estimator, after an epoch; or of an experiment, within one."""
+    """Return the trainer of an estimator, which saves after an epoch, or of an experiment, which saves within one."""
     return Trainer(
         nn.Linear(2, 1),
         _Ones(),
@@ -70,4 +70,6 @@ def _resume(data: bytes, folder: Path) -> None:
     assert trainer.resume(), "it was written just now"
 
 
-TARGETS = [Target("checkpoints", _seeds, _resume, (CheckpointError,), grammar.mutate)]
+TARGETS = [
+    Target(name="checkpoints", seeds=_seeds, read=_resume, errors=(CheckpointError,), mutate=grammar.mutate),
+]

@@ -32,11 +32,11 @@ def _forecasters() -> list[Forecaster]:
     table = pd.concat([pd.DataFrame({"unique_id": name, "ds": hours, "y": wave}) for name in "ab"])
     small: dict[str, Any] = {"hidden_size": 4, "num_waves": 2, "num_decays": 1, "max_epochs": 1, "epoch_steps": (2, 2)}
     covariates: dict[str, Any] = {"past_covariates": ["p"], "static_covariates": ["s"]}
-    whole = table[table["unique_id"] == "a"].drop(columns="unique_id").assign(ds=range(120))
+    integers = table[table["unique_id"] == "a"].drop(columns="unique_id").assign(ds=range(120))
     return [
         Forecaster(4, 8, **small).fit(table),
         Forecaster(4, 8, cell="gru", quantiles=[0.1, 0.9], **small, **covariates).fit(table.assign(p=1.0, s=2.0)),
-        Forecaster(4, 8, cell="lstm", decoder="linear", gate=True, num_layers=2, **small).fit(whole),
+        Forecaster(4, 8, cell="lstm", decoder="linear", gate=True, num_layers=2, **small).fit(integers),
     ]
 
 
@@ -52,13 +52,13 @@ def _estimators() -> list[Any]:
 
 def _inputs(fitted: list[Any], folder: Path) -> list[bytes]:
     """Return the metadata of each model and the description of its tensors."""
-    found = []
+    inputs = []
     for index, model in enumerate(fitted):
         directory = model.save(folder / str(index))
         metadata, tensors = load_tensors(directory / MODEL_FILE)
         described = _numbers.describe(index, tensors)
-        found.append(json.dumps({"from": index, "metadata": metadata, "tensors": described}).encode())
-    return found
+        inputs.append(json.dumps({"from": index, "metadata": metadata, "tensors": described}).encode())
+    return inputs
 
 
 def _load_and_use(kinds: tuple[Any, ...], data: bytes, folder: Path) -> None:

@@ -15,7 +15,7 @@ _SOURCE = str(Path(parallelrnn.__file__).parent)
 _NO_MEMORY = ("can't allocate memory", "Unable to allocate", "not enough memory")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Target:
     """A reader of files that may come from anyone."""
 

@@ -31,7 +31,7 @@ class Numbers:
     def _tensor(self, name: str, dtype: str, shape: list[int]) -> Tensor:
         kind = _DTYPES[dtype]
         if not all(isinstance(length, int) for length in shape):
-            raise TypeError("a shape is made of whole numbers")
+            raise TypeError("a shape has integers")
         size = prod(shape)
         if not 0 <= size * kind.itemsize <= _LARGEST:
             raise ValueError("too large for a file of a fuzzer")

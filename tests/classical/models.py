@@ -1,15 +1,44 @@
-"""Models of statsmodels that start as ours do: all before the first value was as on average."""
+"""Models of statsmodels with our initial state, data, and what several test files check."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from statsmodels.tools.numdiff import approx_fprime, approx_hess3
 from statsmodels.tsa.statespace.sarimax import SARIMAX
 from statsmodels.tsa.statespace.varmax import VARMAX
 
 Array = NDArray[np.float64]
+
+
+@cache
+def market(name: str, steps: int = 1500) -> Array:
+    """Daily returns in per cent that `arch` ships."""
+    prices = import_module(f"arch.data.{name}").load().dropna()
+    column = prices["DCOILWTICO" if name == "wti" else "Adj Close"]
+    returns: Array = 100 * column.pct_change().dropna().to_numpy()[-steps:]
+    return returns
+
+
+def check_likelihood(likelihood: Any, params: Array, terms: Callable[[Array], Array]) -> None:
+    """Compare log densities, scores and Hessian with `terms`, the log densities computed in another way."""
+    point = torch.from_numpy(params).requires_grad_()
+    np.testing.assert_allclose(likelihood.terms(point).detach().numpy(), terms(params), rtol=1e-9)
+    scores = likelihood.scores(point)
+    # Central differences are exact to about eps^(2/3), beside the largest score of each parameter.
+    expected = approx_fprime(params, terms, centered=True)
+    largest = abs(expected).max(0)
+    np.testing.assert_allclose(scores.detach().numpy() / largest, expected / largest, atol=1e-7)
+    hessian = torch.stack([torch.autograd.grad(score, point, retain_graph=True)[0] for score in scores.sum(0)]).numpy()
+    numeric = approx_hess3(params, lambda at: terms(at).sum())
+    scale = np.sqrt(abs(np.outer(numeric.diagonal(), numeric.diagonal())))
+    np.testing.assert_allclose(hessian / scale, numeric / scale, atol=1e-5)  # eps^(1/2), and what second ones lose
 
 
 class _Conditional:
@@ -38,14 +67,14 @@ class _ConditionalARMA(SARIMAX):  # type: ignore[misc]
 
 
 def conditional_arma(series: Array, p: int, q: int, given: int) -> _ConditionalARMA:
-    """Parameters: mean, ar, ma, variance; the first values are given and not explained."""
+    """The parameters are mean, ar, ma and variance; the first values are given and not explained."""
     model = _ConditionalARMA(series[given:], order=(p, 0, q), exog=np.ones(len(series) - given))
     model.given = series[:given]
     return model
 
 
 class ConditionalVARMA(_Conditional, VARMAX):  # type: ignore[misc]
-    """Parameters by name; no mean."""
+    """A model without mean; parameters go by name."""
 
     def __init__(self, series: Array, p: int, q: int) -> None:
         super().__init__(series, order=(p, q), trend="n", enforce_stationarity=False, enforce_invertibility=False)
@@ -53,13 +82,13 @@ class ConditionalVARMA(_Conditional, VARMAX):  # type: ignore[misc]
     def vector(self, ar: Array, ma: Array) -> Array:
         """Coefficients as statsmodels orders them, with errors of variance one."""
         values = {"y": ar, "e(y": ma}
-        found = []
+        vector = []
         for name in self.param_names:  # L1.y2.y1: of y2 in the equation of y1; L1.e(y2).y1; sqrt.var.y1; sqrt.cov.y1.y2
             lag, *rest = name.split(".")
             if lag == "sqrt":
-                found.append(float(rest[0] == "var"))
+                vector.append(float(rest[0] == "var"))
                 continue
             source = rest[0].strip("e()")
             which = values["e(y" if rest[0].startswith("e(") else "y"]
-            found.append(which[int(lag[1:]) - 1, int(rest[1][1:]) - 1, int(source[1:]) - 1])
-        return np.array(found)
+            vector.append(which[int(lag[1:]) - 1, int(rest[1][1:]) - 1, int(source[1:]) - 1])
+        return np.array(vector)

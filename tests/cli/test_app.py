@@ -17,10 +17,10 @@ from parallelrnn import cli
 from parallelrnn.cli import doctor
 from parallelrnn.cli.app import app
 from parallelrnn.kernels import cpu, dispatch, library
-from parallelrnn.lab.benchmarks.kernels import gate
-from parallelrnn.lab.benchmarks.kernels import run as bench_run
+from parallelrnn.lab.benchmarks import gate, kernels
+from parallelrnn.lab.runs import RunStore
 from tests.cli import run
-from tests.lab.benchmarks.kernels.tiny import made_up, make_tiny
+from tests.lab.benchmarks.tiny import made_up, make_tiny
 
 NOT_BUILT = library.load(Path("/nowhere/recurrence.so"))
 needs_kernels = pytest.mark.skipif(library.INSTRUCTIONS is None, reason="there are no C kernels")
@@ -28,7 +28,7 @@ needs_kernels = pytest.mark.skipif(library.INSTRUCTIONS is None, reason="there a
 
 @pytest.fixture
 def without_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (library, cpu, dispatch, bench_run):
+    for module in (library, cpu, dispatch, kernels):
         monkeypatch.setattr(module, "INSTRUCTIONS", None)
     for module in (library, dispatch):
         monkeypatch.setattr(module, "LIBRARY", NOT_BUILT)
@@ -134,17 +134,17 @@ def test_doctor_sees_kernels_that_are_wrong(monkeypatch: pytest.MonkeyPatch) -> 
 @needs_kernels
 def test_bench_prints_a_table_and_saves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_tiny(monkeypatch)
-    path = tmp_path / "results.json"
-    command = ("bench", "--quick", "--threads", 1, "--output", path)
+    folder = tmp_path / "numbers"
+    command = ("bench", "--quick", "--threads", 1, "--output", folder)
     monkeypatch.setattr(sys, "argv", list(map(str, ("parallelrnn", *command))))
     result = run(*command)
     assert "S1 forward" in result.output
     assert "S3 training" in result.output
     assert not wide_lines(result.stdout)
-    saved = json.loads(path.read_text())
-    assert {measured["case"]["name"] for measured in saved["cases"]} == {"S1", "S3"}
-    assert saved["conditions"]["threads"] == 1
-    assert saved["runs"][0]["command"].endswith("--threads 1 --output results.json")
+    saved = kernels.load(folder)
+    assert {measured.config["case"]["name"] for measured in saved} == {"S1", "S3"}
+    assert saved[0].provenance["machine"]["threads"] == 1
+    assert saved[0].provenance["commands"][0]["command"].endswith("--threads 1 --output numbers")
     assert "--resume" in run(*command, code=1).output
 
 
@@ -152,7 +152,7 @@ def test_bench_prints_a_table_and_saves(tmp_path: Path, monkeypatch: pytest.Monk
 def test_bench_prints_no_times_if_ours_are_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_tiny(monkeypatch)
     monkeypatch.setattr(gate, "OUTPUT", -1.0)
-    result = run("bench", "--quick", "--output", tmp_path / "results.json", code=1)
+    result = run("bench", "--quick", "--output", tmp_path / "numbers", code=1)
     assert "outputs differ by" in result.output
     assert " ms)" not in result.output
     assert not list(tmp_path.iterdir())
@@ -163,11 +163,11 @@ def test_bench_without_kernels_points_to_doctor() -> None:
     assert "parallelrnn doctor" in run("bench", "--quick", code=1).output
 
 
-def test_bench_prints_a_file_as_markdown(tmp_path: Path) -> None:
-    made_up().save(tmp_path / "results.json")
-    result = run("bench", "--markdown", tmp_path / "results.json")
+def test_bench_prints_saved_results_as_markdown(tmp_path: Path) -> None:
+    RunStore(tmp_path).save(made_up())
+    result = run("bench", "--markdown", tmp_path)
     assert "| S1 training | 10.0 (2.00 ms) | - | - |" in result.output
-    assert "missing.json" in run("bench", "--markdown", tmp_path / "missing.json", code=1).output
+    assert "missing" in run("bench", "--markdown", tmp_path / "missing", code=1).output
 
 
 @pytest.mark.parametrize(

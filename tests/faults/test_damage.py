@@ -183,5 +183,5 @@ def test_the_command_forgets_no_training_that_was_cut_off(kept: Path, tmp_path: 
     (model / FILE).write_bytes(kept.read_bytes())
     result = CliRunner().invoke(app, ["fit", str(data), "--horizon", "3", "--out", str(model)])
     assert result.exit_code == 3
-    assert "holds a training that was cut off; add --resume to go on with it" in " ".join(result.output.split())
+    assert "--resume" in result.output
     assert (model / FILE).read_bytes() == kept.read_bytes()

@@ -35,6 +35,11 @@ def two_series(rows: int = 12) -> pd.DataFrame:
     return pd.concat(both, ignore_index=True)
 
 
+def wide(df: pd.DataFrame) -> pd.DataFrame:
+    """A column for each series."""
+    return df.pivot(index="ds", columns="unique_id", values="y").reset_index()
+
+
 def make_series(values: Any, name: Any = "a", position: int = 0, **others: Any) -> Series:
     """A series of values (T,) or (T, C), all observed, without covariates unless `others` has them."""
     values = np.asarray(values, dtype=float)

@@ -13,6 +13,7 @@ import torch
 
 from parallelrnn import Forecaster, forecast_modes
 from parallelrnn.errors import ArgumentError, NotFittedError, TableError
+from tests.forecast.small import wide
 from tests.support import raises
 from tests.training.samples import hourly, quick
 
@@ -119,8 +120,7 @@ def test_dates_of_polars_come_back_as_dates(tmp_path: Path) -> None:
 
 
 def test_a_wide_table_is_its_columns_as_series(df: pd.DataFrame, fitted: Forecaster) -> None:
-    wide = df.pivot(index="ds", columns="unique_id", values="y").reset_index()
-    found = quick().fit(wide, target_col=["a", "b"]).predict()
+    found = quick().fit(wide(df), target_col=["a", "b"]).predict()
     pd.testing.assert_frame_equal(found, fitted.predict())
 
 
@@ -133,20 +133,13 @@ def test_one_series_needs_no_id(df: pd.DataFrame) -> None:
 def test_mixed_channels_see_each_other() -> None:
     random = np.random.default_rng(0)
     driver = random.standard_normal(600).cumsum() * 0.1 + random.standard_normal(600)
-    wide = pd.DataFrame({"ds": np.arange(600), "driver": driver, "late": np.r_[np.zeros(4), driver[:-4]]})
-    options: dict[str, Any] = {
-        "horizon": 4,
-        "lookback": 24,
-        "max_epochs": 6,
-        "epoch_steps": (64, 64),
-        "decoder": "linear",
-        "dropout": 0.0,
-    }
+    table = pd.DataFrame({"ds": np.arange(600), "driver": driver, "late": np.r_[np.zeros(4), driver[:-4]]})
+    options: dict[str, Any] = {"max_epochs": 6, "epoch_steps": (64, 64), "decoder": "linear", "dropout": 0.0}
     errors = {}
     for channels in ("mixed", "independent"):
-        forecaster = quick(channels=channels, **options)
+        forecaster = quick(4, 24, channels=channels, **options)
         targets = ["driver", "late"]
-        tests = forecaster.cross_validation(wide, n_windows=30, step_size=1, target_col=targets, val_size=100)
+        tests = forecaster.cross_validation(table, n_windows=30, step_size=1, target_col=targets, val_size=100)
         late = tests[tests["unique_id"] == "late"]
         errors[channels] = float((late["y"] - late["yhat"]).abs().mean())
     assert errors["mixed"] < 0.6 * errors["independent"]

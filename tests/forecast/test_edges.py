@@ -14,6 +14,7 @@ import pytest
 from parallelrnn import Forecaster
 from parallelrnn.errors import TableError
 from parallelrnn.forecast.conformal import recent_windows
+from tests.forecast.small import wide
 from tests.support import raises
 from tests.training.samples import hourly, quick
 
@@ -67,9 +68,9 @@ def test_series_of_any_size_are_forecast_alike(size: float) -> None:
 
 @pytest.mark.parametrize("channels", ["independent", "mixed"])
 def test_components_sum_where_quantiles_are_trained(channels: str) -> None:
-    wide = hourly().pivot(index="ds", columns="unique_id", values="y").reset_index()
+    table = wide(hourly())
     options: dict[str, Any] = {"quantiles": [0.45, 0.5, 0.55], "channels": channels, "max_epochs": 1}
-    forecaster = quick(**options).fit(wide, target_col=["a", "b"])
+    forecaster = quick(**options).fit(table, target_col=["a", "b"])
     found = forecaster.predict(level=[10], decompose=True)
     assert found["unique_id"].tolist() == ["a"] * 12 + ["b"] * 12
     assert (found["yhat-lo-10"] <= found["yhat"]).all()
@@ -80,24 +81,24 @@ def test_components_sum_where_quantiles_are_trained(channels: str) -> None:
 
 def test_validation_without_a_value_is_no_validation() -> None:
     """One of two channels ends before the part that would validate, so that no window there counts."""
-    wide = hourly().pivot(index="ds", columns="unique_id", values="y").reset_index()
-    wide.loc[300:, "b"] = np.nan
+    table = wide(hourly())
+    table.loc[300:, "b"] = np.nan
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        forecaster = quick(channels="mixed").fit(wide, target_col=["a", "b"])
+        forecaster = quick(channels="mixed").fit(table, target_col=["a", "b"])
     assert any("validation part" in str(warning.message) for warning in caught)
     assert forecaster._state is not None
     assert all(epoch["validation"] > 0 for epoch in forecaster._state.history)
 
 
 def test_a_target_that_begins_after_what_is_learned_from_is_rejected() -> None:
-    wide = hourly().pivot(index="ds", columns="unique_id", values="y").reset_index()
-    wide.loc[:350, "b"] = np.nan
+    table = wide(hourly())
+    table.loc[:350, "b"] = np.nan
     with (
         pytest.warns(UserWarning, match="values missing"),
         raises(TableError, "'b'", "320", "val_size="),
     ):
-        quick(channels="mixed").fit(wide, target_col=["a", "b"])
+        quick(channels="mixed").fit(table, target_col=["a", "b"])
 
 
 def test_answers_come_in_the_library_of_the_question() -> None:
@@ -129,14 +130,14 @@ def test_a_plot_shows_the_intervals_that_there_are() -> None:
 
 
 def test_a_plot_of_one_of_several_channels() -> None:
-    wide = hourly().pivot(index="ds", columns="unique_id", values="y").reset_index()
-    forecaster = quick(channels="mixed", max_epochs=1).fit(wide, target_col=["a", "b"])
+    table = wide(hourly())
+    forecaster = quick(channels="mixed", max_epochs=1).fit(table, target_col=["a", "b"])
     expected = forecaster.predict()
     for row, name in enumerate("ab"):
         axes = forecaster.plot(name)
         observed, forecast = axes.get_lines()
         np.testing.assert_allclose(forecast.get_ydata(), expected["yhat"][12 * row :][:12])
-        np.testing.assert_allclose(observed.get_ydata()[-1], wide[name].iloc[-1])
+        np.testing.assert_allclose(observed.get_ydata()[-1], table[name].iloc[-1])
         assert axes.get_ylabel() == name
         axes.figure.clear()
 

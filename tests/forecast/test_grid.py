@@ -10,39 +10,16 @@ from hypothesis import strategies as st
 
 from parallelrnn.errors import TimestampError
 from parallelrnn.forecast.frequency import Grid
-from parallelrnn.interpret.units import Step
+from parallelrnn.interpret.display import Step
 from tests.support import raises
 
 # Each with a stamp that is one of its own; a Tuesday, at a time of the day that is not midnight, where any day will do.
 ORIGINS = {
-    "ms": "2024-02-27 09:30",
-    "s": "2024-02-27 09:30",
-    "15min": "2024-02-27 09:30",
-    "h": "2024-02-27 09:30",
-    "6h": "2024-02-27 09:30",
-    "36h": "2024-02-27 09:30",
-    "D": "2024-02-27 09:30",
-    "2D": "2024-02-27 09:30",
-    "B": "2024-02-27 09:30",
-    "2B": "2024-02-27",
-    "W-TUE": "2024-02-27 09:30",
-    "2W-TUE": "2024-02-27",
-    "MS": "2024-02-01 09:30",
-    "ME": "2024-02-29",
-    "2MS": "2024-02-01",
-    "5ME": "2024-02-29",
-    "BMS": "2024-06-03",
-    "BME": "2024-03-29",
-    "QS-JAN": "2024-04-01",
-    "QS-FEB": "2024-02-01",
-    "QE-DEC": "2024-03-31",
-    "2QE-DEC": "2024-03-31",
-    "BQS-JAN": "2024-04-01",
-    "BQE-DEC": "2024-03-29",
-    "YS-JAN": "2024-01-01",
-    "YE-JUN": "2024-06-30",
-    "10YS-JAN": "2020-01-01",
-    "BYE-DEC": "2024-12-31",
+    **dict.fromkeys(("ms", "s", "15min", "h", "6h", "36h", "D", "2D", "B", "W-TUE"), "2024-02-27 09:30"),
+    **{"2B": "2024-02-27", "2W-TUE": "2024-02-27", "MS": "2024-02-01 09:30", "ME": "2024-02-29", "2MS": "2024-02-01"},
+    **{"5ME": "2024-02-29", "BMS": "2024-06-03", "BME": "2024-03-29", "QS-JAN": "2024-04-01", "QS-FEB": "2024-02-01"},
+    **{"QE-DEC": "2024-03-31", "2QE-DEC": "2024-03-31", "BQS-JAN": "2024-04-01", "BQE-DEC": "2024-03-29"},
+    **{"YS-JAN": "2024-01-01", "YE-JUN": "2024-06-30", "10YS-JAN": "2020-01-01", "BYE-DEC": "2024-12-31"},
 }
 every_frequency = pytest.mark.parametrize(("freq", "origin"), ORIGINS.items(), ids=list(ORIGINS))
 

@@ -149,7 +149,7 @@ def test_the_policy_error_names_the_first_missing_value(column: str, rows: list[
     table.loc[np.add(rows, 6), column] = nan
     columns = replace(LONG, past=("wind",), future=("price",))
     assert read_panel(table, columns).notes
-    with raises(TableError, "'b'", f"{column!r} is missing at {stamp}", len(rows), "missing="):
+    with raises(TableError, "'b'", f"{column!r} is missing at {stamp}", len(rows), "missing='interpolate'"):
         read_panel(table, columns, missing="error")
 
 

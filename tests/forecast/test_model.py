@@ -14,19 +14,9 @@ from parallelrnn.nn.encoder import CELLS, TransformerEncoder
 
 LOOKBACK, HORIZON = 12, 6
 SMALL: dict[str, Any] = {
-    "lookback": LOOKBACK,
-    "horizon": HORIZON,
-    "cell": "linear",
-    "decoder": "waves",
-    "block_size": 2,
-    "hidden_size": 8,
-    "num_layers": 1,
-    "num_waves": 2,
-    "num_decays": 1,
-    "normalize": "mean",
-    "segment": 1,
-    "gate": True,
-    "dropout": 0.3,
+    **{"lookback": LOOKBACK, "horizon": HORIZON, "cell": "linear", "decoder": "waves", "block_size": 2},
+    **{"hidden_size": 8, "num_layers": 1, "num_waves": 2, "num_decays": 1, "normalize": "mean", "segment": 1},
+    **{"gate": True, "dropout": 0.3},
 }
 # Single precision, sums over 12 steps in different orders.
 TOLERANCE = {"rtol": 1e-4, "atol": 1e-5}

@@ -5,7 +5,7 @@ import pytest
 from numpy.typing import NDArray
 
 from parallelrnn.forecast.seasonality import calendar_periods, fit_cycles
-from parallelrnn.interpret.units import Step
+from parallelrnn.interpret.display import Step
 from tests.forecast.small import make_series as series
 
 

@@ -12,7 +12,7 @@ import torch
 from matplotlib.figure import Figure
 
 from parallelrnn import Forecaster, ParaRNN, report
-from parallelrnn.interpret.text import printable
+from parallelrnn.errors import printable
 from parallelrnn.lab.results_page import section
 from parallelrnn.lab.runs import RunStore
 from tests.browser import complaints, open_page, requests

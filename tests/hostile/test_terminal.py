@@ -13,7 +13,7 @@ import pytest
 from parallelrnn.cli import forecasting
 from parallelrnn.cli.errors import note
 from parallelrnn.errors import printable
-from parallelrnn.interpret.text import Display
+from parallelrnn.interpret.display import Display
 from tests.cli import run
 from tests.hostile.names import NAMES, OBEYED
 

@@ -23,41 +23,20 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # neuralforecast, Lightning a
 MODELS = [ParaRNN, ParaLSTM, ParaGRU]
 # They differ in the cell alone; what takes long is tried with one of them, and with all by `make test-all`.
 ONE_QUICKLY = [*(pytest.param(model, marks=pytest.mark.slow) for model in (ParaRNN, ParaLSTM)), ParaGRU]
-QUIET: dict[str, Any] = {
-    "enable_progress_bar": False,
-    "enable_model_summary": False,
-    "logger": False,
-    "accelerator": "cpu",
-}
+QUIET: dict[str, Any] = dict.fromkeys(("enable_progress_bar", "enable_model_summary", "logger"), False)
+QUIET["accelerator"] = "cpu"
 SMALL: dict[str, Any] = {"hidden_size": 8, "num_waves": 2, "max_steps": 20, "windows_batch_size": 64, **QUIET}
 # Those of neuralforecast's own check, of which 3.3.0 skips every one, since its series are shorter than its input size.
 LOSSES = [
-    losses.MAE(),
-    losses.MSE(),
-    losses.RMSE(),
-    losses.MAPE(),
-    losses.SMAPE(),
+    *(loss() for loss in (losses.MAE, losses.MSE, losses.RMSE, losses.MAPE, losses.SMAPE)),
+    *(loss() for loss in (losses.MQLoss, losses.IQLoss, losses.HuberLoss, losses.TukeyLoss)),
+    *(loss() for loss in (losses.HuberIQLoss, losses.HuberMQLoss)),
+    *(loss(weighted=weighted) for loss in (losses.PMM, losses.GMM, losses.NBMM) for weighted in (False, True)),
+    *(losses.DistributionLoss(name) for name in ("Normal", "StudentT", "Poisson", "NegativeBinomial", "ISQF")),
+    losses.DistributionLoss("Tweedie", rho=1.5),
     losses.MASE(seasonality=7),
     losses.QuantileLoss(q=0.5),
-    losses.MQLoss(),
-    losses.IQLoss(),
-    losses.HuberIQLoss(),
-    losses.DistributionLoss("Normal"),
-    losses.DistributionLoss("StudentT"),
-    losses.DistributionLoss("Poisson"),
-    losses.DistributionLoss("NegativeBinomial"),
-    losses.DistributionLoss("Tweedie", rho=1.5),
-    losses.DistributionLoss("ISQF"),
-    losses.PMM(),
-    losses.PMM(weighted=True),
-    losses.GMM(),
-    losses.GMM(weighted=True),
-    losses.NBMM(),
-    losses.NBMM(weighted=True),
-    losses.HuberLoss(),
-    losses.TukeyLoss(),
     losses.HuberQLoss(q=0.5),
-    losses.HuberMQLoss(),
 ]
 
 

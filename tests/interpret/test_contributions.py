@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-import copy
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from torch import nn
 from torch.nn.utils.rnn import pack_sequence
 
 from parallelrnn import ParaGRU, ParaLSTM, ParaRNN
+from parallelrnn.errors import ArgumentError, ArgumentTypeError, InputError
 from parallelrnn.interpret import (
     BlockName,
     contributions,
@@ -21,18 +22,13 @@ from parallelrnn.interpret import (
     leave_one_out,
     recurrence_features,
 )
+from parallelrnn.interpret.contributions import NoVariationError
+from tests.interpret import models
+from tests.support import raises
 
 LAYERS = [ParaRNN, ParaLSTM, ParaGRU]
 CLOSE = {"rtol": 0, "atol": 1e-12}  # float64 sums of a few dozen numbers below one
-
-
-def make(cls: Any, **options: Any) -> Any:
-    torch.manual_seed(0)
-    return cls(3, 8, dtype=torch.float64, **options)
-
-
-def data(*shape: int) -> torch.Tensor:
-    return torch.randn(*shape, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+make, data = partial(models.make, inputs=3, units=8), partial(models.data, inputs=3)
 
 
 @pytest.mark.parametrize("aggregate", [None, "linear", nn.Linear(8, 1, dtype=torch.float64), "fc", "ffn"])
@@ -156,23 +152,29 @@ def test_shares_are_in_the_table() -> None:
     assert "share" not in recurrence_features(make(ParaRNN)).summary()
 
 
-def test_what_has_no_contributions_is_refused() -> None:
-    with pytest.raises(TypeError, match="got Linear"):
-        contributions(nn.Linear(3, 8), data(5, 4))
-    with pytest.raises(ValueError, match="not finite"):
-        contributions(make(ParaRNN), data(5, 4) * math.nan)
-    with pytest.raises(ValueError, match=r"expected data \(T, 3\).*got \(5, 4, 7\)"):
-        contributions(make(ParaRNN), torch.zeros(5, 4, 7))
-    with pytest.raises(TypeError, match="one by one"):
-        contributions(make(ParaRNN), pack_sequence([data(5), data(3)]))
-    with pytest.raises(ValueError, match="does not vary"):
-        contributions(make(ParaRNN), data(1, 1)).shares()
-    with pytest.raises(ValueError, match="does not vary"):
-        recurrence_features(make(ParaRNN), data(1, 1))
-    with pytest.raises(TypeError, match="give the layer of the model"):
-        recurrence_features(nn.Sequential(make(ParaRNN)), data(5, 4))
-    with pytest.raises(TypeError, match="no output to share"):
-        recurrence_features(np.eye(2), data(5, 4))
+@pytest.mark.parametrize(
+    ("call", "kind", "fields"),
+    [
+        (lambda: contributions(nn.Linear(3, 8), data(5, 4)), ArgumentTypeError, {"got": "Linear"}),
+        (lambda: contributions(make(ParaRNN), data(5, 4) * math.nan), InputError, {}),
+        (
+            lambda: contributions(make(ParaRNN), torch.zeros(5, 4, 7)),
+            ArgumentError,
+            {"argument": "x", "got": (5, 4, 7)},
+        ),
+        (lambda: contributions(make(ParaRNN), pack_sequence([data(5), data(3)])), ArgumentTypeError, {"argument": "x"}),
+        (lambda: contributions(make(ParaRNN), data(1, 1)).shares(), NoVariationError, {}),
+        (lambda: recurrence_features(make(ParaRNN), data(1, 1)), NoVariationError, {}),
+        (lambda: recurrence_features(nn.Sequential(make(ParaRNN)), data(5, 4)), TypeError, {"got": "Sequential"}),
+        (lambda: recurrence_features(np.eye(2), data(5, 4)), ArgumentTypeError, {"argument": "obj"}),
+        (lambda: fold_in(make(ParaRNN, aggregate="fc"), nn.Linear(8, 1)), TypeError, {"argument": "readout"}),
+        (lambda: fold_in(make(ParaRNN, aggregate="ffn"), nn.Linear(8, 1)), TypeError, {"argument": "readout"}),
+        (lambda: fold_in(make(ParaRNN), nn.Sequential(nn.Linear(8, 1))), TypeError, {"argument": "readout"}),
+    ],
+)
+def test_rejected_models_and_data(call: Any, kind: type[Exception], fields: dict[str, Any]) -> None:
+    with raises(kind, **fields):
+        call()
 
 
 def test_a_layer_of_torch_is_one_block() -> None:
@@ -220,28 +222,3 @@ def test_shares_of_large_values_in_single_precision() -> None:
     small, large = (contributions(layer, scale * data(9, 2).float()).shares() for scale in (1e10, 1e20))
     assert small.sum().item() == pytest.approx(1)
     torch.testing.assert_close(large, small)
-
-
-@pytest.mark.parametrize("aggregate", ["fc", "ffn"])
-def test_a_readout_is_folded_in_only_where_all_is_linear(aggregate: str) -> None:
-    with pytest.raises(TypeError, match="only a linear readout"):
-        fold_in(make(ParaRNN, aggregate=aggregate), nn.Linear(8, 1))
-    with pytest.raises(TypeError, match="only a linear readout"):
-        fold_in(make(ParaRNN), nn.Sequential(nn.Linear(8, 1)))
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.sampled_from(LAYERS), st.sampled_from([1, 2, 4, [2, 6]]), st.integers(0, 1000))
-def test_dropping_a_block_changes_the_output_by_its_contribution(cls: Any, block_size: Any, seed: int) -> None:
-    """Dropped for real: its columns of the aggregate are set to zero, and the layer is run again."""
-    torch.manual_seed(seed)
-    layer = cls(3, 8, block_size=block_size, dtype=torch.float64)
-    x = data(6, 2)
-    found, whole = contributions(layer, x), layer(x)[0].detach()
-    start = 0
-    for index, size in enumerate(layer.block_sizes):
-        without = copy.deepcopy(layer)
-        with torch.no_grad():
-            without.aggregate.weight[:, start : start + size] = 0
-            torch.testing.assert_close(whole - without(x)[0], found.parts[..., index, :], **CLOSE)
-        start += size

@@ -1,7 +1,8 @@
-"""The closed loop of a model that is fed its own forecasts."""
+"""The closed loop of a model that is fed its own forecasts, and the cycle into which they settle."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,15 +10,15 @@ import pytest
 import torch
 from torch import nn
 
-from parallelrnn import ParaGRU, ParaLSTM, ParaRNN
-from parallelrnn.interpret.freerun import FreeRun
-from tests.interpret.models import made
+from parallelrnn import ParaGRU, ParaLSTM, ParaRNN, forecast_modes
+from parallelrnn.interpret.freerun import FreeRun, settled_cycle
+from tests.interpret.models import forecasting, predictor
 
 
 @pytest.mark.parametrize("cls", [ParaRNN, ParaLSTM, ParaGRU])
 @pytest.mark.parametrize("num_layers", [1, 2])
 def test_the_derivative_is_that_of_the_free_run(cls: Any, num_layers: int) -> None:
-    layer = made(cls, num_layers=num_layers, batch_first=num_layers == 2)
+    layer = forecasting(cls, num_layers=num_layers, batch_first=num_layers == 2)
     run = FreeRun(layer, None)
     state = 0.3 * torch.randn(run.size, dtype=torch.float64)
     loop, reading = run.jacobian(state)
@@ -57,3 +58,58 @@ def test_a_kink_that_is_far_away_is_still_a_kink() -> None:
     plain = ParaRNN(1, 2, nonlinearity="linear", aggregate=None)
     for odd in (nn.Tanh(), nn.Softsign()):
         assert not FreeRun(plain, nn.Sequential(nn.Linear(2, 1), odd)).is_linear
+
+
+def test_slow_rest_is_no_cycle() -> None:
+    layer = ParaRNN(1, 1, bias=False, block_size=1, aggregate=nn.Linear(1, 1, bias=False)).double()
+    with torch.no_grad():
+        layer.weight_hh_l0.fill_(0.501)
+        layer.weight_ih_l0.fill_(0.5)
+        layer.aggregate.weight.fill_(1.0)
+    assert forecast_modes(layer, x=torch.ones(3, 1, 1)).cycle is None
+
+
+def test_what_wanders_is_not_called_a_cycle() -> None:
+    values = [0.3]
+    for _ in range(2047):
+        values.append(3.9 * values[-1] * (1 - values[-1]))  # the logistic map, which is chaotic there
+    cycle = settled_cycle(np.array(values)[:, None])
+    assert not cycle.is_regular
+
+
+def test_the_cycle_that_forecasts_settle_into() -> None:
+    """Against the crossings of zero of the model's own forecasts, counted over a long run."""
+    layer = ParaRNN(1, 2, bias=False, aggregate=nn.Linear(2, 1, bias=False)).double()
+    angle = 2 * math.pi / 17.3
+    with torch.no_grad():
+        turn = 1.15 * torch.tensor([[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]])
+        layer.aggregate.weight.copy_(torch.tensor([[1.0, 0.0]]))
+        layer.weight_ih_l0.copy_(torch.tensor([[0.3], [0.1]]))
+        layer.weight_hh_l0.copy_(turn - layer.weight_ih_l0 @ layer.aggregate.weight)
+    found = forecast_modes(layer)
+    assert found[0].period == pytest.approx(17.3)
+    assert found[0].modulus == pytest.approx(1.15)
+    run = FreeRun(layer, None)
+    state, outputs = torch.full((1, 2), 0.1, dtype=torch.float64), []
+    for _ in range(6000):
+        outputs.append(float(run.output(state)))
+        state = run.step(state)
+    settled = np.array(outputs[1000:])
+    rising = np.flatnonzero((settled[:-1] < 0) & (settled[1:] >= 0))
+    period = (rising[-1] - rising[0]) / (len(rising) - 1)
+    assert found.cycle.period == pytest.approx(period, rel=1e-3)
+    assert found.cycle.share > 0.9
+    assert f"{period:.1f} steps" in found.summary()
+
+
+def test_what_comes_to_rest_has_no_cycle() -> None:
+    assert forecast_modes(forecasting(ParaRNN)).cycle is None
+    assert forecast_modes(predictor(1.1 * np.eye(2), np.ones((2, 1)), np.ones((1, 2)))).cycle is None
+
+
+def test_a_wave_that_fades_slowly_is_no_cycle() -> None:
+    steps = np.arange(2048)
+    assert settled_cycle((0.999**steps * np.cos(0.3 * steps))[:, None]) is None
+    assert settled_cycle(np.cos(0.3 * steps)[:, None]).period == pytest.approx(2 * math.pi / 0.3, rel=1e-3)
+    assert settled_cycle(np.ones((2048, 1))) is None
+    assert settled_cycle(np.full((2048, 1), np.inf)) is None

@@ -14,16 +14,12 @@ from statsmodels.tsa.arima_process import ArmaProcess
 from torch import nn
 
 from parallelrnn import ParaGRU, ParaLSTM, ParaRNN, WaveDecoder, forecast_modes, recurrence_features
-from parallelrnn.interpret.freerun import FreeRun
-from parallelrnn.interpret.modes import NoFixedPointError, _Ending
-from tests.interpret.models import made, predictor
+from parallelrnn.errors import ArgumentError, ArgumentTypeError, InputError
+from parallelrnn.interpret.freerun import Ending, FreeRun, GrowingForecastsError, NoFixedPointError, NoFreeRunError
+from tests.interpret.models import forecasting, predictor, spectrum
+from tests.support import raises
 
 Array = NDArray[np.float64]
-
-
-def spectrum(rows: Any) -> Array:
-    values = [v for row in rows for v in {row.eigenvalue, row.eigenvalue.conjugate()} for _ in range(row.order)]
-    return np.sort_complex(np.round(values, 6))
 
 
 STABLE = st.floats(-0.95, 0.95)
@@ -101,7 +97,7 @@ def test_shares_are_covariances_with_the_forecast() -> None:
 
 @pytest.mark.parametrize("cls", [ParaRNN, ParaLSTM, ParaGRU])
 def test_forecasts_come_to_rest_as_the_largest_mode_says(cls: Any) -> None:
-    layer = made(cls)
+    layer = forecasting(cls)
     modes = forecast_modes(layer)
     assert modes.where == "to first order around the model's fixed point"
     run = FreeRun(layer, None)
@@ -117,7 +113,7 @@ def test_forecasts_come_to_rest_as_the_largest_mode_says(cls: Any) -> None:
 
 
 def test_modes_along_a_free_run() -> None:
-    layer, x = made(ParaGRU), torch.randn(9, 1, 2).double()
+    layer, x = forecasting(ParaGRU), torch.randn(9, 1, 2).double()
     modes = forecast_modes(layer, x=x, along=4)
     assert sorted({mode.step for mode in modes}) == [0, 1, 2, 3]
     run = FreeRun(layer, None)
@@ -125,8 +121,6 @@ def test_modes_along_a_free_run() -> None:
     expected = np.linalg.eigvals(run.jacobian(third)[0])
     own = [mode for mode in modes if mode.step == 2]
     np.testing.assert_allclose(spectrum(own), np.sort_complex(np.round(expected, 6)), atol=2e-6)
-    with pytest.raises(ValueError, match="need data x"):
-        forecast_modes(layer, along=4)
 
 
 def test_a_linear_trend_is_one_mode_of_order_two() -> None:
@@ -138,38 +132,45 @@ def test_a_linear_trend_is_one_mode_of_order_two() -> None:
 
 
 def test_the_model_itself_stays_as_it_is() -> None:
-    layer = made(ParaLSTM).float().train()
+    layer = forecasting(ParaLSTM).float().train()
     forecast_modes(layer, x=torch.randn(5, 1, 2))
     assert layer.training
     assert layer.weight_ih_l0.dtype == torch.float32
     assert layer.weight_ih_l0.requires_grad
 
 
-def test_what_cannot_run_on_its_own_forecasts_is_refused() -> None:
-    with pytest.raises(ValueError, match="has 3 inputs, and 6 outputs; give readout"):
+def halving(weight: float = 0.5) -> ParaRNN:
+    return predictor(weight * np.eye(2), np.ones((2, 1)), np.ones((1, 2)))
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "fields"),
+    [
+        (lambda: forecast_modes(ParaRNN(6, 6, bidirectional=True)), NoFreeRunError, {}),
+        (lambda: forecast_modes(nn.Linear(2, 2)), ArgumentTypeError, {"got": "Linear"}),
+        (lambda: forecast_modes(halving(), torch.zeros(4, 1, 1)), ArgumentTypeError, {"argument": "readout"}),
+        (lambda: forecast_modes(halving(), nn.Linear(7, 1)), ArgumentError, {"argument": "readout"}),
+        (lambda: forecast_modes(halving(), horizon=1), ArgumentError, {"argument": "horizon", "got": 1}),
+        (lambda: forecast_modes(halving(), along=4), ArgumentError, {"argument": "x"}),
+        (lambda: forecast_modes(halving(), along=-1), ArgumentError, {"argument": "along", "got": -1}),
+        (lambda: forecast_modes(halving(), x=torch.full((4, 1, 1), math.nan)), InputError, {}),
+        (lambda: forecast_modes(halving(math.nan)), InputError, {}),
+        (lambda: forecast_modes(WaveDecoder(3), nn.Linear(1, 1)), ArgumentError, {"argument": "readout"}),
+        (lambda: forecast_modes(WaveDecoder(3), x=torch.zeros(1, 3), along=2), ArgumentError, {"argument": "along"}),
+    ],
+)
+def test_rejected_models_and_arguments(call: Any, kind: type[Exception], fields: dict[str, Any]) -> None:
+    with raises(kind, **fields):
+        call()
+
+
+def test_a_model_has_to_output_its_next_input() -> None:
+    with raises(NoFreeRunError, "3 inputs", "6 outputs", "nn.Linear(..., 3)"):
         forecast_modes(ParaRNN(3, 6))
-    with pytest.raises(ValueError, match="knows the future"):
-        forecast_modes(ParaRNN(6, 6, bidirectional=True))
-    with pytest.raises(TypeError, match="got Linear"):
-        forecast_modes(nn.Linear(2, 2))
-    layer = predictor(np.eye(2) / 2, np.ones((2, 1)), np.ones((1, 2)))
-    with pytest.raises(TypeError, match="data go by name"):
-        forecast_modes(layer, torch.zeros(4, 1, 1))
-    with pytest.raises(ValueError, match="does not take what the layer puts out"):
-        forecast_modes(layer, nn.Linear(7, 1))
-    with pytest.raises(ValueError, match="horizon at least 2 steps, got 0 and 1"):
-        forecast_modes(layer, horizon=1)
-    with pytest.raises(ValueError, match="not finite"):
-        forecast_modes(layer, x=torch.full((4, 1, 1), math.nan))
-    with torch.no_grad():
-        layer.weight_hh_l0.fill_(math.nan)
-    with pytest.raises(ValueError, match="training diverged"):
-        forecast_modes(layer)
 
 
 def test_a_forecast_that_does_not_vary_has_no_shares() -> None:
-    layer = predictor(np.eye(2) / 2, np.ones((2, 1)), np.ones((1, 2)))
-    modes = forecast_modes(layer, x=torch.zeros(4, 1, 1))
+    modes = forecast_modes(halving(), x=torch.zeros(4, 1, 1))
     assert not modes.has_shares
     assert len(modes) == 2
 
@@ -290,19 +291,18 @@ def test_a_model_whose_forecasts_grow_has_no_fixed_point() -> None:
     with torch.no_grad():
         for parameter in layer.parameters():
             parameter.fill_(1.0)
-    with pytest.raises(ValueError, match="grow without bound"):
+    with raises(GrowingForecastsError):
         forecast_modes(layer)
 
 
 def test_a_linearisation_that_grows_has_no_shares() -> None:
     """Its forecast leaves the fixed point for a cycle, which a sum of growing waves is not."""
-    layer = made(ParaRNN)
+    layer = forecasting(ParaRNN)
     with torch.no_grad():
         layer.weight_hh_l0.mul_(6)
     modes = forecast_modes(layer, x=torch.randn(9, 1, 2).double())
     assert modes[0].modulus > 1
     assert not modes.has_shares
-    assert "move away from here" in modes.summary().replace("\n", " ")
 
 
 def test_no_fixed_point_is_looked_for_where_forecasts_never_go() -> None:
@@ -319,8 +319,8 @@ def test_no_fixed_point_is_looked_for_where_forecasts_never_go() -> None:
             return np.array([[1 - 2 * value / (1 + value**2) ** 2]]), None
 
     state = torch.tensor([[1.0]], dtype=torch.float64)
-    ending = _Ending(state, state, state[0], -state[0], state[0], np.zeros((1, 1)))
-    with pytest.raises(NoFixedPointError, match="cycle or wander"):
+    ending = Ending(halfway=state, last=state, mean=state[0], low=-state[0], high=state[0], forecasts=np.zeros((1, 1)))
+    with raises(NoFixedPointError, "along="):
         ending.fixed_point(Drifting())
 
 
@@ -338,8 +338,3 @@ def test_the_modes_of_a_wave_decoder_are_its_blocks() -> None:
     assert sum(mode.share for mode in modes) == pytest.approx(1)
     assert "24 h" in str(modes.summary())
     assert not forecast_modes(decoder).has_shares
-
-
-def test_a_wave_decoder_needs_no_readout() -> None:
-    with pytest.raises(ValueError, match="takes no readout"):
-        forecast_modes(WaveDecoder(3), nn.Linear(1, 1))

@@ -20,7 +20,9 @@ from parallelrnn import (
     impulse_response,
     recurrence_features,
 )
+from parallelrnn.errors import ArgumentError, InputError, MissingPackageError
 from parallelrnn.interpret import plots
+from tests.support import raises
 
 
 @pytest.fixture(autouse=True)
@@ -82,16 +84,12 @@ def test_tracking_draws_what_was_recorded() -> None:
     for step in range(3):
         tracker.record(loss=1.0 / (step + 1))
     axes = plots.plot_tracking(tracker)
-    assert [ax.get_ylabel() for ax in axes] == [
-        "loss",
-        "distance to the true matrices",
-        "modulus",
-        "angle",
-        "features",
-    ]
+    assert [ax.get_ylabel() for ax in axes] == ["loss", "distance to the true matrices", "modulus", "angle", "features"]
     np.testing.assert_allclose(axes[0].lines[0].get_ydata(), [1, 1 / 2, 1 / 3])
-    with pytest.raises(ValueError, match="5 panels to draw, got 1 axes"):
+    with raises(ArgumentError, argument="axes", got=1):
         plots.plot_tracking(tracker, axes[:1])
+    with raises(InputError):
+        plots.plot_tracking(FeatureTracker(model))
 
 
 def test_contributions_drawn_add_up_to_the_output() -> None:
@@ -117,9 +115,9 @@ def test_without_the_extra_an_error_says_what_to_install(monkeypatch: pytest.Mon
     features = recurrence_features(layer())
     monkeypatch.setitem(sys.modules, "pandas", None)
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    with pytest.raises(ModuleNotFoundError, match=r"needs pandas.*pip install 'parallelrnn\[plot\]'"):
+    with raises(MissingPackageError, "pandas", "parallelrnn[plot]"):
         features.to_frame()
-    with pytest.raises(ModuleNotFoundError, match=r"needs matplotlib.*pip install 'parallelrnn\[plot\]'"):
+    with raises(MissingPackageError, "matplotlib", "parallelrnn[plot]"):
         features.plot()
 
 
@@ -130,11 +128,6 @@ def test_curves_of_higher_order_are_corners_of_powers() -> None:
     (curve,) = (line.get_ydata() for line in plots.plot_curves([feature], lags=20).lines[1:])
     corner = np.array([np.linalg.matrix_power(jordan, lag)[0, 2] for lag in range(21)])
     np.testing.assert_allclose(curve, corner / corner.max(), atol=1e-6)
-
-
-def test_tracking_before_anything_was_recorded() -> None:
-    with pytest.raises(ValueError, match="nothing was recorded yet"):
-        plots.plot_tracking(FeatureTracker(layer()))
 
 
 def test_contributions_of_a_batch_first_layer_are_drawn_over_time() -> None:

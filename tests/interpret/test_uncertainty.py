@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,10 +10,25 @@ from scipy.linalg import block_diag
 from scipy.stats import t as student
 from torch import nn
 
-from parallelrnn import ParaGRU, ParaRNN, forecast_modes, recurrence_features
-from parallelrnn.interpret import Features, ForecastModes, Interval, Mode, features_of_blocks, match_fits
-from parallelrnn.interpret.units import Step
+from parallelrnn import ParaGRU, ParaLSTM, ParaRNN, forecast_modes, recurrence_features
+from parallelrnn.errors import ArgumentError, InputError
+from parallelrnn.interpret import (
+    Features,
+    ForecastModes,
+    Interval,
+    Mode,
+    bootstrap_series,
+    features_of_blocks,
+    match_fits,
+)
+from parallelrnn.interpret.display import Step
+from parallelrnn.interpret.freerun import FreeRun, NoFreeRunError
 from parallelrnn.nn import RecurrentBlock
+from tests.support import raises
+
+
+def modes_of(value: complex) -> ForecastModes:
+    return ForecastModes((Mode(1, complex(value)),), "", Step())
 
 
 def wave(period: float, half_life: float) -> np.ndarray:
@@ -125,26 +141,23 @@ def test_what_the_fit_has_and_nothing_else_has() -> None:
 def test_the_table() -> None:
     text = match_fits(fits(10)).summary()
     assert "Recurrence features in 10 fits" in text
-    assert "Intervals at 90%" in text
+    assert "90%" in text
     assert "h (" in text
     assert "100%" in text
 
 
-def test_what_cannot_be_compared_is_refused() -> None:
-    one = recurrence_features([[0.5]])
-    with pytest.raises(ValueError, match="several fits"):
-        match_fits([one])
-    with pytest.raises(ValueError, match="nothing to match"):
-        match_fits([one, recurrence_features([[0.0]])])
-    with pytest.raises(ValueError, match="'quantiles', 'bootstrap', 'jackknife', got 'guess'"):
-        match_fits([one, one], method="guess")
-    with pytest.raises(ValueError, match="between 0 and 1"):
-        match_fits([one, one], level=90)
-    with pytest.raises(ValueError, match="fitted="):
-        match_fits([one, one], method="bootstrap")
-    modes = forecast_modes(ParaRNN(1, 2, nonlinearity="linear", aggregate=nn.Linear(2, 1)))
-    with pytest.raises(ValueError, match="tables of one kind"):
-        match_fits([one, modes])
+def test_rejected_tables_and_arguments() -> None:
+    table = recurrence_features([[0.5]])
+    for other in (recurrence_features([[0.0]]), modes_of(0.5)):  # nothing to match, and nothing to compare with
+        with raises(InputError):
+            match_fits([table, other])
+    with raises(ArgumentError, argument="tables", got=1):
+        match_fits([table])
+    with raises(ArgumentError, argument="fitted"):
+        match_fits([table, table], method="bootstrap")
+    for argument, value in (("method", "guess"), ("level", 90), ("furthest", 0.0)):
+        with raises(ArgumentError, argument=argument, got=value):
+            match_fits([table, table], **{argument: value})
 
 
 def test_two_that_are_the_same_are_not_parted_for_two_that_are_not() -> None:
@@ -233,5 +246,62 @@ def test_of_two_types_that_are_as_frequent_it_is_that_of_the_fit() -> None:
         assert found.label == fitted[0].label
 
 
-def modes_of(value: complex) -> ForecastModes:
-    return ForecastModes((Mode(1, complex(value)),), "", Step())
+@pytest.mark.parametrize("cls", [ParaRNN, ParaLSTM, ParaGRU, nn.LSTM])
+def test_every_error_is_one_that_the_model_made(cls: Any) -> None:
+    """On a new series the model makes the errors that were drawn, and no others (once the start is forgotten)."""
+    torch.manual_seed(0)
+    layer, readout = cls(2, 4).double(), nn.Linear(4, 2).double()
+    x = torch.randn(60, 2, dtype=torch.float64)
+    errors = x[1:] - readout(layer(x)[0])[:-1]
+    errors = errors - errors.mean(0)
+    drawn = bootstrap_series(layer, readout, x, 3, seed=1)
+    assert drawn.shape == (60, 3, 2)
+    made = drawn[1:] - readout(layer(drawn)[0])[:-1]
+    distances = torch.cdist(made[40:].flatten(0, 1), errors)
+    assert float(distances.min(1).values.max().detach()) < 1e-4  # the new run started elsewhere
+    chosen = distances.argmin(1)
+    assert len(chosen.unique()) > 10
+
+
+def test_seeds_and_series_differ() -> None:
+    torch.manual_seed(0)
+    layer = ParaRNN(1, 4, nonlinearity="linear", aggregate=nn.Linear(4, 1))
+    x = torch.randn(50, 1)
+    first, second = (bootstrap_series(layer, None, x, 2, seed=seed) for seed in (0, 1))
+    assert first.dtype == x.dtype
+    assert not torch.equal(first, second)
+    assert not torch.equal(first[:, 0], first[:, 1])
+    assert torch.equal(first, bootstrap_series(layer, None, x, 2, seed=0))
+
+
+def test_series_that_cannot_be_drawn() -> None:
+    layer = ParaRNN(1, 2, nonlinearity="linear", aggregate=nn.Linear(2, 1))
+    for shape in ((50, 1, 1), (1, 1)):
+        with raises(ArgumentError, argument="x", got=shape):
+            bootstrap_series(layer, None, torch.randn(shape))
+    with raises(ArgumentError, argument="count", got=0):
+        bootstrap_series(layer, None, torch.randn(50, 1), 0)
+    with raises(NoFreeRunError):
+        bootstrap_series(ParaRNN(1, 2), None, torch.randn(50, 1))
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.fill_(9.0)
+    with raises(InputError):
+        bootstrap_series(layer, None, torch.randn(600, 1))
+
+
+def test_a_linear_model_draws_the_same_from_its_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    layer = ParaRNN(2, 6, 2, nonlinearity="linear", aggregate=nn.Linear(6, 2)).double()
+    x = torch.randn(40, 2, dtype=torch.float64)
+    fast = bootstrap_series(layer, None, x, 3)
+    monkeypatch.setattr(FreeRun, "is_linear", False)
+    torch.testing.assert_close(fast, bootstrap_series(layer, None, x, 3), rtol=1e-10, atol=1e-10)
+
+
+def test_counts_are_drawn_as_numbers() -> None:
+    layer = ParaRNN(1, 2, nonlinearity="linear", aggregate=nn.Linear(2, 1))
+    counts = torch.randint(0, 5, (30, 1))
+    found = bootstrap_series(layer, None, counts, 2)
+    assert found.is_floating_point()
+    torch.testing.assert_close(found, bootstrap_series(layer, None, counts.float(), 2))

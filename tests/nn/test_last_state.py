@@ -59,4 +59,19 @@ def test_sequences_of_unequal_length_end_where_they_end(nonlinearity: str) -> No
     layer = ParaRNN(2, 8, 1, nonlinearity)
     sequences = [torch.randn(length, 2) for length in (2, 5, 3)]
     together = layer.last_state(pack_sequence(sequences, enforce_sorted=False))
-    torch.testing.assert_close(together, torch.stack([layer.last_state(one) for one in sequences]))
+    torch.testing.assert_close(together, torch.stack([layer.last_state(sequence) for sequence in sequences]))
+
+
+def test_exports_with_a_dynamic_batch() -> None:
+    class Last(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = ParaRNN(3, 8, 1, "linear")
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.layer.last_state(x)
+
+    model, batch = Last(), torch.export.Dim("batch", min=2, max=64)
+    program = torch.export.export(model, (torch.randn(6, 4, 3),), dynamic_shapes=({1: batch},)).module()
+    x = torch.randn(6, 9, 3)
+    torch.testing.assert_close(program(x), model(x))

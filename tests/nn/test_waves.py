@@ -68,7 +68,7 @@ def test_its_blocks_are_the_waves_it_was_started_at() -> None:
 
 def test_its_waves_are_no_memory() -> None:
     decoder = WaveDecoder(4, num_waves=2, num_decays=1)
-    with pytest.raises(TypeError, match="read it by forecast_modes"):
+    with pytest.raises(TypeError, match="forecast_modes"):
         recurrence_features(decoder)
     model = nn.ModuleDict({"encoder": ParaGRU(1, 4), "decoder": decoder})
     assert len(recurrence_features(model)) == len(recurrence_features(model["encoder"]))

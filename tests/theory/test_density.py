@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 from scipy.linalg import block_diag, schur
 from scipy.optimize import minimize
 
-from parallelrnn.interpret import JordanBlock
+from parallelrnn.errors import ArgumentError, InputError
 from parallelrnn.theory.density import Certificate, certify_complex, near_two_by_two
+from tests.interpret.models import blocks, orthogonal
+from tests.support import raises
 
 Array = NDArray[np.float64]
 
@@ -21,21 +23,13 @@ EPS = float(np.finfo(np.float64).eps)
 NUMBERS = st.floats(-2, 2).map(lambda number: round(number, 3))
 
 
-def orthogonal(size: int, seed: int = 0) -> Array:
-    return np.linalg.qr(np.random.default_rng(seed).normal(size=(size, size)))[0]
-
-
-def chain(*parts: tuple[int, complex]) -> Array:
-    return block_diag(*(JordanBlock(order, complex(value)).matrix for order, value in parts))
-
-
 DEFECTIVE = {
-    "R-4": chain((4, 0.9)),
-    "R-3 and R-1": chain((3, 0.5), (1, 0.5)),
-    "C-2": chain((2, 0.8 * np.exp(0.7j))),
-    "R-5": chain((5, 0.0)),
-    "C-2, R-3 and R-1": chain((2, 0.5 + 0.5j), (3, 0.9), (1, -0.2)),
-    "R-16": chain((16, 0.9)),
+    "R-4": blocks((4, 0.9)),
+    "R-3 and R-1": blocks((3, 0.5), (1, 0.5)),
+    "C-2": blocks((2, 0.8 * np.exp(0.7j))),
+    "R-5": blocks((5, 0.0)),
+    "C-2, R-3 and R-1": blocks((2, 0.5 + 0.5j), (3, 0.9), (1, -0.2)),
+    "R-16": blocks((16, 0.9)),
 }
 
 
@@ -95,16 +89,19 @@ def test_what_is_made_of_blocks_already_stays(matrix: Array) -> None:
     assert found.condition < 10
 
 
-def test_epsilons_that_cannot_be_are_refused() -> None:
-    for epsilon in (0.0, -1.0, float("nan"), float("inf")):
-        with pytest.raises(ValueError, match="epsilon is a positive distance"):
-            near_two_by_two(np.eye(2), epsilon)
-    with pytest.raises(ValueError, match=r"double precision does not reach .* use a larger epsilon"):
-        near_two_by_two(np.eye(16, k=1), 1e-14)
-    with pytest.raises(ValueError, match="double precision does not reach"):
-        near_two_by_two(orthogonal(7), 1e-15)  # it is one itself, but for rounding
-    with pytest.raises(ValueError, match="expected a square matrix"):
-        near_two_by_two(np.ones((2, 3)), 0.1)
+@pytest.mark.parametrize(
+    ("matrix", "epsilon"),
+    [
+        (np.eye(2), 0.0),
+        (np.eye(2), -1.0),
+        (np.eye(2), np.inf),
+        (np.eye(16, k=1), 1e-14),  # beyond double precision
+        (orthogonal(7), 1e-15),  # it consists of blocks itself, up to rounding
+    ],
+)
+def test_rejected_epsilons(matrix: Array, epsilon: float) -> None:
+    with raises(ArgumentError, argument="epsilon", got=epsilon):
+        near_two_by_two(matrix, epsilon)
 
 
 def check_evidence(found: Certificate, matrix: Array) -> None:
@@ -140,11 +137,11 @@ def test_for_planes_the_distance_is_exact_to_one_percent(
 @pytest.mark.parametrize(
     ("matrix", "distance"),
     [
-        (chain((1, 1 + 1j)), 1.0),
-        (block_diag(chain((1, 1 + 1j)), [[5.0]], [[-3.0]]), 1.0),
-        (block_diag(chain((1, 1 + 1j)), 0.0, 0.0), 1 / np.sqrt(2)),  # the paper's example, with rank 2
-        (block_diag(chain((1, 1 + 1j)), chain((1, 1 + 4j)), 9.0), 1.5),
-        (chain((1, 5 + 1j), (1, -5 + 1j)), 1.0),
+        (blocks((1, 1 + 1j)), 1.0),
+        (block_diag(blocks((1, 1 + 1j)), [[5.0]], [[-3.0]]), 1.0),
+        (block_diag(blocks((1, 1 + 1j)), 0.0, 0.0), 1 / np.sqrt(2)),  # the paper's example, with rank 2
+        (block_diag(blocks((1, 1 + 1j)), blocks((1, 1 + 4j)), 9.0), 1.5),
+        (blocks((1, 5 + 1j), (1, -5 + 1j)), 1.0),
     ],
 )
 def test_normal_matrices(matrix: Array, distance: float) -> None:
@@ -229,9 +226,9 @@ def test_the_certificate_is_below_the_distance_of_every_real_spectrum_found(size
     assert found > 0.05 * reached
 
 
-def test_real_spectra_are_refused() -> None:
-    for matrix in (np.diag([1.0, 2.0]), [[0.0, 1.0], [0.0, 0.0]], np.eye(1)):
-        with pytest.raises(ValueError, match="expected a matrix with complex eigenvalues"):
-            certify_complex(matrix)
-    with pytest.raises(ValueError, match="does not tell the complex eigenvalues"):
-        certify_complex([[1.0, 1e-15], [-1e-15, 1.0]])
+@pytest.mark.parametrize(
+    "matrix", [np.diag([1.0, 2.0]), [[0.0, 1.0], [0.0, 0.0]], np.eye(1), [[1.0, 1e-15], [-1e-15, 1.0]]]
+)
+def test_rejects_spectra_that_are_real_up_to_rounding(matrix: Array) -> None:
+    with raises(InputError):
+        certify_complex(matrix)

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from parallelrnn.errors import ArgumentError, ArgumentTypeError, InputError
 from parallelrnn.nn.aggregate import FullyConnected
 from parallelrnn.theory.equivalence import (
     ModifiedLayer,
@@ -23,7 +24,7 @@ from parallelrnn.theory.equivalence import (
     para_from_modified,
     rounding_bound,
 )
-from tests.support import dense_twin
+from tests.support import dense_twin, raises
 
 DOUBLE = torch.float64
 
@@ -353,48 +354,43 @@ def test_how_many_steps_double_precision_bears() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fnn", "message"),
+    ("fnn", "got"),
     [
-        (nn.Linear(2, 3), "expected an nn.Sequential of Linear and ReLU in turn .* got Linear"),
-        (nn.Sequential(), "got Sequential;"),
-        (nn.Sequential(nn.Linear(2, 3), nn.ReLU()), "got one of Linear, ReLU;"),
-        (nn.Sequential(nn.ReLU(), nn.Linear(2, 3)), "got one of ReLU, Linear"),
-        (nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1)), "got one of Linear, Linear"),
-        (nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 1)), "got one of Linear, Tanh, Linear"),
-        (nn.Sequential(FullyConnected(2, 2)), "got one of FullyConnected"),
+        (nn.Linear(2, 3), "Linear"),
+        (nn.Sequential(), "Sequential"),
+        (nn.Sequential(nn.Linear(2, 3), nn.ReLU()), "Linear, ReLU"),
+        (nn.Sequential(nn.ReLU(), nn.Linear(2, 3)), "ReLU, Linear"),
+        (nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1)), "Linear, Linear"),
+        (nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 1)), "Linear, Tanh, Linear"),
+        (nn.Sequential(FullyConnected(2, 2)), "FullyConnected"),
     ],
 )
-def test_what_is_no_fnn_is_refused(fnn: nn.Sequential, message: str) -> None:
-    with pytest.raises(TypeError, match=message):
-        para_from_fnn(fnn, 2, 2)
-
-
-def test_weights_that_do_not_fit_or_are_not_finite_are_refused() -> None:
-    with pytest.raises(ValueError, match="takes 4 inputs, but the layer before has 3"):
-        para_from_fnn(nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(4, 1)), 2, 2)
-    fnn = make_fnn(2, 1)
-    nn.init.constant_(fnn[0].weight, float("inf"))
-    with pytest.raises(ValueError, match="not finite"):
+def test_modules_that_are_not_fnns_are_rejected(fnn: nn.Sequential, got: str) -> None:
+    with raises(ArgumentTypeError, argument="fnn", got=got):
         para_from_fnn(fnn, 2, 2)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error", "message"),
+    ("call", "argument", "got"),
     [
-        ({"steps": 3, "at": 4}, ValueError, "at counts steps from 1 to steps=3, got 4"),
-        ({"steps": 0, "at": 1}, ValueError, "steps must be greater than zero"),
-        ({"steps": 3, "at": 0}, ValueError, "at must be greater than zero"),
-        ({"steps": 3, "at": 1.0}, TypeError, "at should be of type int"),
-        ({"steps": 6, "at": 5}, ValueError, "a multiple of 5 inputs, got one with 6"),
-        ({"steps": 3, "at": 3, "block_size": 1}, ValueError, "block_size must be at least 2, got 1"),
-        ({"steps": 3, "at": 3, "block_size": 0}, ValueError, "block_size must be greater than zero"),
+        (lambda: para_from_fnn(make_fnn(6, 4, 1), 3, 4), "at", 4),
+        (lambda: para_from_fnn(make_fnn(6, 4, 1), 0, 1), "steps", 0),
+        (lambda: para_from_fnn(make_fnn(6, 4, 1), 3, 0), "at", 0),
+        (lambda: para_from_fnn(make_fnn(6, 4, 1), 3, 1.0), "at", 1.0),
+        (lambda: para_from_fnn(make_fnn(6, 4, 1), 6, 5), "fnn", 6),  # no multiple of 5 inputs
+        (lambda: para_from_fnn(make_fnn(6, 4, 1), 3, 3, 1), "block_size", 1),
+        (lambda: para_from_fnn(make_fnn(6, 4, 1), 3, 3, 0), "block_size", 0),
+        (lambda: para_from_fnn(nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(4, 1)), 2, 2), "fnn", 4),
+        (lambda: fnn_from_para(ParaRNNNetwork(1, 2, 1), 0), "at", 0),
     ],
 )
-def test_sizes_that_cannot_be_are_refused(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
-        para_from_fnn(make_fnn(6, 4, 1), **arguments)
+def test_rejected_sizes(call: Any, argument: str, got: object) -> None:
+    with raises(ArgumentError, argument=argument, got=got):
+        call()
 
 
-def test_a_step_before_the_first_is_refused() -> None:
-    with pytest.raises(ValueError, match="at must be greater than zero"):
-        fnn_from_para(ParaRNNNetwork(1, 2, 1), 0)
+def test_weights_that_are_not_finite_are_rejected() -> None:
+    fnn = make_fnn(2, 1)
+    nn.init.constant_(fnn[0].weight, float("inf"))
+    with raises(InputError):
+        para_from_fnn(fnn, 2, 2)

@@ -10,6 +10,7 @@ import scipy.stats
 from scipy.integrate import quad
 from scipy.special import eval_genlaguerre, hyp2f1
 
+from parallelrnn.errors import ArgumentError, ArgumentTypeError
 from parallelrnn.interpret import recurrence_features
 from parallelrnn.theory.random_matrices import (
     coverage,
@@ -18,6 +19,7 @@ from parallelrnn.theory.random_matrices import (
     real_eigenvalues,
     simulate_real_eigenvalues,
 )
+from tests.support import raises
 
 ROOT = sqrt(2)
 
@@ -195,21 +197,12 @@ def test_what_block_sizes_cover() -> None:
     assert coverage(1)[0].log_probability == 0
 
 
-def test_what_the_documents_say_of_size_64() -> None:
-    dense, blocks = real_eigenvalues(64), feature_types(2, 32)
-    assert dense.mean == pytest.approx(6.8, abs=0.05)
-    assert dense.probabilities[0] == pytest.approx(2.7e-4, rel=0.02)
-    assert log_only_real(64) / log(10) == pytest.approx(-303.4, abs=0.05)
-    assert blocks.log_only_real == pytest.approx(-16 * log(2))
-
-
-def test_what_is_no_size_is_refused() -> None:
-    for size in (0, -2):
-        with pytest.raises(ValueError, match="must be greater than zero"):
-            real_eigenvalues(size)
-    with pytest.raises(TypeError, match="num_blocks should be of type int"):
+def test_rejected_arguments() -> None:
+    with raises(ArgumentError, argument="block_size", got=-2):
+        real_eigenvalues(-2)
+    with raises(ArgumentTypeError, argument="num_blocks", got=1.5):
         feature_types(2, 1.5)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="draws must be greater than zero"):
+    with raises(ArgumentError, argument="draws", got=0):
         simulate_real_eigenvalues(3, 0)
-    with pytest.raises(ValueError, match="between 0 and 1, got 95"):
+    with raises(ArgumentError, argument="level", got=95):
         simulate_real_eigenvalues(3, 10).interval(3, level=95)

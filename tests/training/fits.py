@@ -51,8 +51,8 @@ def forecaster(**options: Any) -> Forecaster:
 def numbers_of(fitted: Any) -> Numbers:
     """All that a fit has learned, and how it went."""
     if isinstance(fitted, Forecaster):
-        assert fitted._fitted is not None
-        epochs, network = fitted._fitted.history, fitted._fitted.network
+        assert fitted._state is not None
+        epochs, network = fitted._state.history, fitted._state.network
     else:
         epochs, network = fitted._history, fitted._network
     history = torch.tensor([[epoch["training"], epoch["validation"]] for epoch in epochs], dtype=torch.float64)
@@ -149,7 +149,7 @@ def epochs_by_other_clocks(rank: int) -> int:
 
     real, training.time.perf_counter = training.time.perf_counter, clock
     try:
-        found = forecaster(devices=2, max_time=50.0, max_epochs=5, patience=9).fit(with_gaps())._fitted
+        found = forecaster(devices=2, max_time=50.0, max_epochs=5, patience=9).fit(with_gaps())._state
     finally:
         training.time.perf_counter = real
     assert found is not None

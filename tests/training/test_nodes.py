@@ -57,13 +57,13 @@ def assert_as_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         exec((folder / "fit_together.py").read_text(), {})
         alone = Forecaster.load("model")
     torch.set_num_threads(before)
-    assert found._fitted is not None
-    assert alone._fitted is not None
-    mine, its = (one._fitted.network.state_dict() for one in (found, alone))
+    assert found._state is not None
+    assert alone._state is not None
+    mine, its = (one._state.network.state_dict() for one in (found, alone))
     assert mine.keys() == its.keys()
     for name in its:
         torch.testing.assert_close(mine[name], its[name], rtol=0, atol=TOLERANCE)
-    for epoch, other in zip(found._fitted.history, alone._fitted.history, strict=True):
+    for epoch, other in zip(found._state.history, alone._state.history, strict=True):
         assert epoch == pytest.approx(other, rel=TOLERANCE)
 
 

@@ -51,7 +51,7 @@ def rates_of_torch(
         (Plateau(0.5, 0), lambda o: lr_scheduler.ReduceLROnPlateau(o, factor=0.5, patience=0, threshold=0), True),
         (Plateau(0.3, 2), lambda o: lr_scheduler.ReduceLROnPlateau(o, factor=0.3, patience=2, threshold=0), True),
     ],
-    ids=str,
+    ids=lambda value: str(value) if isinstance(value, Constant) else "",
 )
 def test_rates_from_epoch_to_epoch(schedule: Constant, scheduler: Any, takes_errors: bool) -> None:
     expected = rates_of_torch(scheduler, [(error,) if takes_errors else () for error in ERRORS])
@@ -82,7 +82,7 @@ def warmup_then_cosine(optimizer: torch.optim.Optimizer) -> lr_scheduler.Sequent
             ),
         ),
     ],
-    ids=str,
+    ids=lambda value: str(value) if isinstance(value, Constant) else "",
 )
 def test_rates_from_step_to_step(schedule: Constant, scheduler: Any) -> None:
     rates = [0.1 * schedule.step_scale(step, STEPS) for step in range(STEPS)]

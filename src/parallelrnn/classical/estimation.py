@@ -1,240 +1,285 @@
-"""ARMA models fitted to a series, by its conditional likelihood through a linear ParaRNN."""
+"""What fitted models share: their results, and Gaussian likelihoods whose variances follow a linear recurrence."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass, field
-from functools import cached_property
-from numbers import Real
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
-from parallelrnn.classical.arma import ArmaCoefficients, from_arma
-from parallelrnn.classical.innovations import Innovations
-from parallelrnn.classical.one_step_errors import OneStepErrors
+from parallelrnn.errors import InputError
 from parallelrnn.interpret import Features, ForecastModes, forecast_modes, recurrence_features
-from parallelrnn.interpret.text import Display, Summary
+from parallelrnn.interpret.display import Display, Summary
+from parallelrnn.kernels import Weights, recurrence
 from parallelrnn.nn import ParaRNN
 
 Array = NDArray[np.float64]
-_LEVEL = 95.0  # per cent, of intervals in a summary
-_EDGE = 1 - 1e-4  # an inverse root beyond is one of one, which the search does not reach
+RETURNS_PER_PARAMETER = 10  # at least
+# Iterations of the search: from each of several starts, and then from the best point found.
+_FIRST_ITERATIONS, _LAST_ITERATIONS = 100, 2000
+_INFEASIBLE_COST = 1e6  # of parameters that are not allowed, or overflow
+_FLAT_SLOPE = 1e-4  # of the mean log density; negligible compared with the variation of scores between samples
+_SINGULAR_CONDITION = 1e14  # of a Hessian that is effectively singular
 
 
-class ARMA:
-    """y(t) - mean = sum_i ar_i (y(t-i) - mean) + e(t) + sum_j ma_j e(t-j), with p terms of ar and q of ma.
+class ClassicalFit(ABC):
+    """Estimates with their standard errors, information criteria, and the reading of the layer."""
 
-    Examples
-    --------
-    >>> from statsmodels.datasets import nile
-    >>> flow = nile.load_pandas().data["volume"]
-    >>> fitted = ARMA(1, 1).fit(flow)
-    >>> fitted.coefficients.ar.round(2).tolist()
-    [0.89]
-    """
-
-    def __init__(self, p: int, q: int, *, mean: bool = True) -> None:
-        for name, order in (("p", p), ("q", q)):
-            if isinstance(order, bool) or not isinstance(order, int | np.integer) or order < 0:
-                raise ValueError(f"{name}: expected a whole number of terms, zero or more, got {order!r}")
-        self.p, self.q, self.mean = int(p), int(q), bool(mean)
-        if not self.p + self.q + self.mean:
-            raise ValueError("an ARMA(0, 0) without a mean has nothing to be estimated")
-
-    def fit(self, y: ArrayLike, given: int | None = None) -> ArmaFit:
-        """Maximise the Gaussian likelihood of what comes after the first values, given them and no errors before.
-
-        That is least squares of the one-step errors. The first p values are given, or as many more as are asked for:
-        likelihoods, AIC and BIC of models with different p compare only if the same number is given to all.
-        Coefficients are those of a stationary and invertible model: they are searched for as partial autocorrelations,
-        from three starts.
-        """
-        from scipy.optimize import least_squares
-
-        series = self._checked(y, given)
-        middle, scale = float(series.mean()) if self.mean else 0.0, float(series.std())
-        problem = OneStepErrors((series - middle) / scale, self.p, self.q, self.mean, given)
-        found = [least_squares(problem.errors, start, problem.jacobian, method="lm") for start in problem.starts()]
-        # A search that goes on and on is on its way to a root on the unit circle, where errors are small by no merit.
-        best = min([one for one in found if one.success] or found, key=lambda one: float(one.cost))
-        if not best.success:
-            warnings.warn(
-                f"the search for the best coefficients has not come to its end, so there are no standard errors: "
-                f"{best.message}",
-                stacklevel=2,
-            )
-        ar, ma, shift = problem.coefficients(best.x)
-        errors = problem.errors(best.x)
-        variance = float(errors @ errors) / len(errors)
-        units = np.concatenate([np.full(int(self.mean), scale), np.ones(self.p + self.q)])
-        unknown = np.full((len(units), len(units)), np.nan)
-        inverse = _inverse(problem.curvature(ar, ma, shift), ar, ma) if best.success else unknown
-        covariance = variance * inverse * np.outer(units, units)
-        coefficients = ArmaCoefficients(ar, ma, middle + scale * shift)
-        return ArmaFit(coefficients, self.mean, variance * scale**2, covariance, errors * scale, series)
-
-    def _checked(self, y: ArrayLike, given: int | None) -> Array:
-        series = np.asarray(np.ma.filled(np.ma.asarray(y, dtype=np.float64), np.nan))
-        if series.ndim == 2 and series.shape[1] == 1:
-            series = series[:, 0]
-        if series.ndim != 1:
-            raise ValueError(f"y: expected one series (T,), got the shape {series.shape}")
-        wrong = np.flatnonzero(~np.isfinite(series))
-        if len(wrong):
-            raise ValueError(
-                f"y holds {len(wrong)} values that are not finite, the first at {wrong[0]}; fill them first"
-            )
-        whole = isinstance(given, int | np.integer) and not isinstance(given, bool)
-        if given is not None and (not whole or given < self.p):
-            raise ValueError(f"given: expected a whole number of values, {self.p} or more, got {given!r}")
-        least = 2 * (self.p + self.q + self.mean) + 2 + max(0, (given or 0) - self.p)
-        if len(series) < least:
-            raise ValueError(f"y has {len(series)} values, and an ARMA({self.p}, {self.q}) wants at least {least}")
-        if np.ptp(series) <= 1e-12 * abs(series).max():
-            raise ValueError("y does not vary, so there is nothing to fit")
-        if not 1e-100 < abs(series).max() < 1e100:
-            raise ValueError(f"y has values of the size {abs(series).max():.0e}; give it in other units")
-        return series
-
-
-@dataclass(frozen=True)
-class ArmaFit:
-    """An ARMA model as it was fitted."""
-
-    coefficients: ArmaCoefficients
-    has_mean: bool  # that was estimated
-    variance: float  # of the errors
-    # Of the estimates, by the curvature of the likelihood; in the order of `names`.
-    covariance: Array = field(repr=False)
-    errors: Array = field(repr=False)  # (T - given,), one step ahead
-    series: Array = field(repr=False)  # (T,)
+    _extra_estimates: ClassVar[int] = 0  # parameters that are estimated but not among `params`
+    covariance: Array  # (k, k), of the estimates
+    errors: Any  # (T, ...)
 
     @property
+    @abstractmethod
     def names(self) -> list[str]:
-        """Of what was estimated."""
-        ar, ma, _ = self.coefficients
-        lags = [f"{side}.L{lag}" for side, terms in (("ar", ar), ("ma", ma)) for lag in range(1, len(terms) + 1)]
-        return (["mean"] if self.has_mean else []) + lags
+        """The names of the estimates."""
 
     @property
+    @abstractmethod
     def params(self) -> Array:
-        """The estimates, in the order of `names`."""
-        ar, ma, mean = self.coefficients
-        return np.concatenate([[mean] if self.has_mean else [], ar, ma])
+        """The estimates (k,), in the order of `names`."""
+
+    @property
+    @abstractmethod
+    def layer(self) -> ParaRNN:
+        """The equivalent linear ParaRNN."""
+
+    @property
+    @abstractmethod
+    def log_likelihood(self) -> float:
+        """The Gaussian log likelihood, conditional on the values before the sample."""
 
     @property
     def standard_errors(self) -> Array:
-        """Of the estimates."""
+        """The standard errors of the estimates."""
         return np.sqrt(self.covariance.diagonal())
 
     @property
-    def log_likelihood(self) -> float:
-        """Gaussian, given the first values and no errors before."""
-        return -len(self.errors) / 2 * (math.log(2 * math.pi * self.variance) + 1)
-
-    @property
     def aic(self) -> float:
-        """Akaike's information criterion; the variance counts as an estimate. It compares where as much is given."""
-        return 2 * (len(self.names) + 1) - 2 * self.log_likelihood
+        """Akaike's information criterion; it compares fits that condition on the same number of values."""
+        return 2 * (len(self.params) + self._extra_estimates) - 2 * self.log_likelihood
 
     @property
     def bic(self) -> float:
         """Schwarz's information criterion."""
-        return (len(self.names) + 1) * math.log(len(self.errors)) - 2 * self.log_likelihood
-
-    @cached_property
-    def layer(self) -> ParaRNN:
-        """The linear ParaRNN that this model is."""
-        return from_arma(*self.coefficients)
+        return (len(self.params) + self._extra_estimates) * math.log(len(self.errors)) - 2 * self.log_likelihood
 
     @property
     def features(self) -> Features:
-        """How it remembers: the moving-average side."""
+        """How the model remembers: the recurrent matrix, which is the moving-average side."""
         return recurrence_features(self.layer)
 
     @property
     def modes(self) -> ForecastModes:
-        """The cycles that it believes in: the autoregressive side."""
+        """The cycles and decays of its forecasts: the closed loop, which is the autoregressive side."""
         return forecast_modes(self.layer)
 
-    def forecast(self, steps: int, level: float = _LEVEL) -> ArmaForecast:
-        """The next values with intervals that hold each of them with a probability of `level` per cent."""
+
+class VolatilityFit(ClassicalFit):
+    """A fit whose layer forecasts variances; its standard errors are robust (Bollerslev and Wooldridge)."""
+
+    coefficients: Any
+    returns: Array  # (T, ...)
+    mean: Any
+    level: Any
+
+    @property
+    def errors(self) -> Array:
+        """The returns about their mean, (T, ...)."""
+        errors: Array = self.returns - self.mean
+        return errors
+
+    @property
+    def persistence(self) -> float:
+        """The rate at which shocks to volatility persist, see the coefficients."""
+        return float(self.coefficients.persistence)
+
+    @property
+    def half_life(self) -> float:
+        """The steps until half of a shock to volatility is left."""
+        return float(self.coefficients.half_life)
+
+    def _table(self, title: str, *notes: str) -> Summary:
+        """Return the estimates with 95 % intervals as text for the terminal."""
         from scipy.stats import norm
 
-        if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 1:
-            raise ValueError(f"steps: expected a whole number above zero, got {steps!r}")
-        if not isinstance(level, Real) or not 1 <= level < 100:
-            raise ValueError(f"level is in per cent, from 1 to below 100 (95, not 0.95), got {level!r}")
-        ar, ma, mean = self.coefficients
-        model = Innovations.of_coefficients(ar[:, None, None], ma[:, None, None], np.zeros(1))
-        # What is known so far of the values 1, 2, ... steps ahead.
-        state = _known(ar, self.series - mean, len(model.recurrent)) + _known(ma, self.errors, len(model.recurrent))
-        points, responses = [], [1.0]  # to an error of one, 0, 1, ... steps before
-        response = model.gain[:, 0]
-        for _ in range(steps):
-            points.append(float(state[0]))
-            responses.append(float(response[0]))
-            state, response = model.closed_loop @ state, model.closed_loop @ response
-        deviation = np.sqrt(self.variance * np.cumsum(np.square(responses[:-1])))
-        point, half = np.array(points) + mean, float(norm.ppf(0.5 + level / 200)) * deviation
-        return ArmaForecast(point, point - half, point + half, float(level))
-
-    def summary(self) -> Summary:
-        """The estimates with their standard errors, for the terminal."""
-        from scipy.stats import norm
-
-        scores = self.params / self.standard_errors
-        half = norm.ppf(0.5 + _LEVEL / 200) * self.standard_errors
-        estimates = zip(
-            self.names, self.params, self.standard_errors, scores, 2 * norm.sf(abs(scores)), half, strict=True
-        )
+        half = norm.ppf(0.975) * self.standard_errors
+        columns = zip(self.names, self.params, self.standard_errors, half, strict=True)
         rows = [
-            (name, f"{value:.4f}", f"{error:.4f}", f"{z:.2f}", f"{p:.3f}", f"{value - h:.4f}", f"{value + h:.4f}")
-            for name, value, error, z, p, h in estimates
+            (name, *(f"{x:.4g}" for x in (value, error, value - h, value + h))) for name, value, error, h in columns
         ]
-        rows.append(("variance", f"{self.variance:.4g}", "", "", "", "", ""))
-        ar, ma, _ = self.coefficients
-        notes = [
-            f"{len(self.series)} values, the first {len(self.series) - len(self.errors)} of them given; conditional "
-            f"log likelihood {self.log_likelihood:.2f}, AIC {self.aic:.2f}, BIC {self.bic:.2f}."
-        ]
-        columns = ("", "estimate", "standard error", "z", "P>|z|", "2.5 %", "97.5 %")
-        return Display(f"ARMA({len(ar)}, {len(ma)})", columns, rows, notes).text()
-
-
-@dataclass(frozen=True)
-class ArmaForecast:
-    """Forecasts of the next steps and the limits of their intervals, (steps,) each."""
-
-    point: Array
-    lower: Array
-    upper: Array
-    level: float  # per cent
-
-
-def _inverse(curvature: Array, ar: Array, ma: Array) -> Array:
-    """Of the curvature at a minimum; nothing but NaN where it is none, or at the edge of all models."""
-    radii = {"ar": _largest_root(ar), "ma": _largest_root(-ma)}
-    edges = [side for side, radius in radii.items() if radius > _EDGE]
-    if edges or np.linalg.eigvalsh(curvature).min() <= 0:
-        where = f"{' and '.join(edges)} at the edge of" if edges else "the likelihood has no maximum within"
-        warnings.warn(
-            f"{where} the stationary and invertible models, so there are no standard errors; use fewer terms"
-            + (", or difference the series" if "ar" in edges else ""),
-            stacklevel=3,
+        fit = (
+            f"{len(self.returns)} steps; log likelihood {self.log_likelihood:.2f}, AIC {self.aic:.2f}, "
+            f"BIC {self.bic:.2f}. Standard errors are robust (Bollerslev and Wooldridge)."
         )
-        return np.full_like(curvature, np.nan)
-    return np.linalg.inv(curvature).astype(np.float64)
+        return Display(title, ("", "estimate", "standard error", "2.5 %", "97.5 %"), rows, (fit, *notes)).text()
 
 
-def _largest_root(coefficients: Array) -> float:
-    """The largest modulus of an inverse root of 1 - sum_i c_i z^i."""
-    return float(abs(np.roots([1.0, *-coefficients])).max(initial=0.0))
+def check_returns(returns: Array, least: int) -> None:
+    """Raise if returns (T, n) are missing, constant or collinear, or if there are fewer than `least`."""
+    wrong = np.flatnonzero(~np.isfinite(returns).all(axis=1))
+    if len(wrong):
+        problem = f"the returns of {len(wrong)} steps are not finite, the first at step {wrong[0]}"
+        raise InputError(problem, hint="drop those steps")
+    if len(returns) < least:
+        problem = f"{len(returns)} returns are too few for this model"
+        raise InputError(problem, hint=f"give at least {least}, ten for each estimate")
+    singular = np.linalg.svd(returns - returns.mean(0), compute_uv=False)
+    if singular[-1] <= 1e-12 * abs(returns).max() * math.sqrt(len(returns)):
+        problem = "the returns are constant, or those of one series follow from the others"
+        raise InputError(problem, hint="pass changes of prices, of series that are not collinear")
 
 
-def _known(coefficients: Array, past: Array, steps: int) -> Array:
-    """What the past adds to the values 1, 2, ... steps ahead, if nothing comes after it."""
-    latest = past[::-1]
-    return np.array([coefficients[ahead:] @ latest[: max(0, len(coefficients) - ahead)] for ahead in range(steps)])
+class LinearRecurrence(NamedTuple):
+    """The recurrence s(t+1) = W s(t) + K x(t) + b, whose weights may be functions of parameters."""
+
+    recurrent: Tensor  # W, (d, d)
+    gain: Tensor  # K, (d, n)
+    bias: Tensor  # b, (d,)
+    start: Tensor  # s(1), (d,), before the first input
+
+    def states(self, x: Tensor) -> Tensor:
+        """Return the states s(1), ..., s(T+1), (T + 1, d), for inputs x (T, n)."""
+        return _run(self.recurrent, self.gain, self.bias, self.start[None], x[:, None])[:, 0]
+
+    def slopes(self, states: Tensor, x: Tensor, of_weights: LinearRecurrence, of_x: Tensor) -> Tensor:
+        """Return the derivatives (T + 1, k, d) of the states by k parameters, given those of the weights and of x.
+
+        Both have a last axis for the parameters. The derivatives follow the same recurrence, driven by the changes that
+        parameters cause at each step: one batch of k sequences, which can be differentiated again.
+        """
+        drive = (
+            torch.einsum("dek,te->tkd", of_weights.recurrent, states[:-1])
+            + torch.einsum("dnk,tn->tkd", of_weights.gain, x)
+            + torch.einsum("dn,tnk->tkd", self.gain, of_x)
+            + of_weights.bias.T
+        )
+        return _run(self.recurrent, torch.eye(len(self.start)).to(drive), None, of_weights.start.T, drive)
+
+
+def _run(recurrent: Tensor, gain: Tensor, bias: Tensor | None, start: Tensor, x: Tensor) -> Tensor:
+    """Return all states (T + 1, B, d), from start (B, d) and x (T, B, n)."""
+    states, _ = recurrence("RNN_LINEAR", x, Weights(gain, recurrent[None, None], bias), (start,))
+    return torch.cat([start[None], states])
+
+
+class Likelihood(ABC):
+    """The log density of returns (T, C) about a mean, given the state that results from the returns before them.
+
+    The input of the recurrence is vech(e e'): the lower triangle of the products of errors, column by column.
+    """
+
+    bounds: Sequence[tuple[float, float]]  # of the free parameters
+
+    def __init__(self, returns: Array) -> None:
+        self.returns = torch.from_numpy(returns)
+        self.columns, self.rows = torch.triu_indices(returns.shape[1], returns.shape[1])
+
+    @abstractmethod
+    def model(self, params: Tensor) -> tuple[LinearRecurrence, Tensor]:
+        """Return the recurrence and the mean (C,) for parameters (k,)."""
+
+    @abstractmethod
+    def starts(self) -> Iterator[list[Array]]:
+        """Yield groups of similar starting points, since there may be several maxima."""
+
+    @abstractmethod
+    def log_densities(self, states: Tensor, errors: Tensor) -> Tensor:
+        """Return log densities (T,) from states (T, d) and errors (T, C)."""
+
+    def natural(self, free: Tensor) -> Tensor:
+        """Return the parameters for free ones, which only have to respect their bounds."""
+        return free
+
+    def allows(self, params: Tensor) -> bool:
+        """Return whether the parameters are feasible, beyond what the bounds say."""
+        return True
+
+    def terms(self, params: Tensor) -> Tensor:
+        """Return the log densities (T,) for parameters (k,)."""
+        recurrence, mean = self.model(params)
+        errors = self.returns - mean
+        return self.log_densities(recurrence.states(self._products(errors))[:-1], errors)
+
+    def scores(self, params: Tensor) -> Tensor:
+        """Return the derivatives (T, k) of the log densities by the parameters; they can be differentiated again."""
+        recurrence, mean = self.model(params)
+        *of_weights, of_mean = torch.autograd.functional.jacobian(self._flat_model, params, create_graph=True)
+        errors = self.returns - mean
+        x, of_x = self._products(errors), self._changes(errors, -of_mean)
+        states = recurrence.states(x)
+        slopes = recurrence.slopes(states, x, LinearRecurrence(*of_weights), of_x)[:-1]  # (T, k, d)
+        now, seen = states[:-1], (self.returns - mean).requires_grad_()  # a copy of the errors, separate from x
+        # Each density depends on the state and the errors of its own step only, so one gradient holds all of them.
+        by_state, by_error = torch.autograd.grad(self.log_densities(now, seen).sum(), (now, seen), create_graph=True)
+        scores: Tensor = torch.einsum("td,tkd->tk", by_state, slopes) - by_error @ of_mean
+        return scores
+
+    def maximize(self) -> Array:
+        """Search for the most likely parameters (k,) from the best start of each group."""
+        from scipy.optimize import minimize
+
+        def search(start: Array, iterations: int) -> Any:
+            options = {"maxiter": iterations, "maxfun": 10 * iterations, "maxcor": 30, "ftol": 1e-15, "gtol": 1e-9}
+            return minimize(self._cost, start, jac=True, method="L-BFGS-B", bounds=self.bounds, options=options)
+
+        best_starts = [min(group, key=lambda start: self._cost(start)[0]) for group in self.starts()]
+        results = [search(start, _FIRST_ITERATIONS) for start in best_starts]
+        best = search(min(results, key=lambda result: float(result.fun)).x, _LAST_ITERATIONS)
+        if self._remaining_slope(best.x, best.jac) > _FLAT_SLOPE:
+            warnings.warn(
+                "the search for the most likely parameters did not converge: the data may call for variances that "
+                "never forget their start, or for a smaller model; treat the estimates with caution",
+                stacklevel=3,
+            )
+        return self.natural(torch.from_numpy(best.x)).numpy()
+
+    def covariance(self, params: Array) -> Array:
+        """Return the covariance of estimates (k,), robust to errors that are not Gaussian.
+
+        It is H^-1 S H^-1, with H the Hessian of the log likelihood and S the sum of squared scores (Bollerslev and
+        Wooldridge, 1992); NaN if the likelihood does not identify the parameters.
+        """
+        point = torch.from_numpy(params).requires_grad_()
+        scores = self.scores(point)
+        rows = [torch.autograd.grad(score, point, retain_graph=True)[0] for score in scores.sum(0)]
+        hessian = torch.stack(rows).numpy()
+        if not np.linalg.cond(hessian) < _SINGULAR_CONDITION:
+            return np.full_like(hessian, np.nan)
+        spread = np.linalg.solve(hessian, scores.detach().numpy().T)  # (k, T)
+        covariance: Array = spread @ spread.T
+        return covariance
+
+    def _products(self, errors: Tensor) -> Tensor:
+        """Return vech(e e'), (T, m), for errors (T, C)."""
+        return errors[:, self.rows] * errors[:, self.columns]
+
+    def _changes(self, errors: Tensor, of_errors: Tensor) -> Tensor:
+        """Return the derivatives (T, m, k) of the products, given those (C, k) of the errors at every step."""
+        left, right = errors[:, self.rows, None], errors[:, self.columns, None]  # (T, m, 1)
+        return left * of_errors[self.columns] + of_errors[self.rows] * right
+
+    def _flat_model(self, params: Tensor) -> tuple[Tensor, ...]:
+        recurrence, mean = self.model(params)
+        return (*recurrence, mean)
+
+    def _cost(self, free: Array) -> tuple[float, Array]:
+        """Return the mean of -log density, and its gradient."""
+        point = torch.from_numpy(np.array(free)).requires_grad_()
+        params = self.natural(point)
+        cost = -self.terms(params).mean()
+        if not (cost.isfinite() and self.allows(params)):
+            return _INFEASIBLE_COST, np.zeros_like(free)
+        (slope,) = torch.autograd.grad(cost, point)
+        return cost.item(), slope.numpy()
+
+    def _remaining_slope(self, free: Array, slope: Array) -> float:
+        """Return the largest slope in a direction that the bounds allow."""
+        low, high = np.array(self.bounds).T
+        return float(abs(free - np.clip(free - slope, low, high)).max())

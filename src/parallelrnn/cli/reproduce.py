@@ -36,11 +36,16 @@ def _command(name: str) -> Callable[..., None]:
         datasets: Annotated[str | None, typer.Option(help="Data sets, likewise.")] = None,
         only: Annotated[list[str] | None, typer.Option(help="Cells with these values: name=value,value.")] = None,
         changes: Annotated[list[str] | None, typer.Option("--set", help="Another value: name=value.")] = None,
-        replicates: Annotated[int | None, typer.Option(min=1, help="Runs per cell; the paper's number.")] = None,
-        budget: Annotated[str | None, typer.Option(help="Stop after 90s, 45m, 2h or 1h30m.")] = None,
+        replicates: Annotated[
+            int | None, typer.Option(min=1, help="Runs per cell; the paper's number if omitted.")
+        ] = None,
+        budget: Annotated[
+            str | None, typer.Option(help="Stop after 90s, 45m, 2h or 1h30m; the same command continues.")
+        ] = None,
         workers: Annotated[int, typer.Option(min=1, help="Processes, or jobs at once on a cluster.")] = 1,
         threads: Annotated[
-            int | None, typer.Option(min=1, help="Per worker; OMP_NUM_THREADS, or a share of the cores.")
+            int | None,
+            typer.Option(min=1, help="Threads per worker; OMP_NUM_THREADS, or a share of the cores, if omitted."),
         ] = None,
         engine: Annotated[str, typer.Option(help="local: processes; here: this one; ray: a cluster.")] = "local",
         keep_every: Annotated[str, typer.Option(help="Time between checkpoints.")] = "60s",

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from scipy import stats
 from torch import Tensor, nn
 
 from parallelrnn.errors import TableError
@@ -73,8 +72,10 @@ class Calibration:
         too_few = independent < needed
         if not too_few.any():
             return widths
+        from scipy.special import stdtrit  # not at the top: it takes long to import
+
         # As wide as Student's t has it for normal residuals around zero, and no narrower than the largest residual.
-        factor = torch.from_numpy(stats.t.ppf((1 + part) / 2, independent.clamp(min=1).numpy()))[..., None]
+        factor = torch.from_numpy(stdtrit(independent.clamp(min=1).numpy(), (1 + part) / 2))[..., None]
         normal = (factor * self.table.double().square().mean(1).sqrt()).to(widths)
         return torch.where(too_few[..., None], torch.maximum(normal, self.table[:, -1]), widths)
 

@@ -141,7 +141,7 @@ def read_panel(
     hint = "resample the series to the frequency that the model was fitted on"
     if grid is None:
         grid = Grid.of({name: rows.stamps[own] for name, own in rows.groups.items()}, freq)
-        hint = "resample the series to one frequency, or change {freq}"
+        hint = "resample the series to one frequency, or give another {freq}"
     positions = grid.positions(rows.stamps, rows.place, hint)
     data = {name: _read_numbers(frame, name)[rows.order] for name in columns.all if name not in columns.keys}
     _check_range(data, rows)

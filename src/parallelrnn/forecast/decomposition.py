@@ -15,11 +15,9 @@ from numpy.typing import NDArray
 from parallelrnn.forecast.data import Array
 from parallelrnn.forecast.model import EncodedWindows, Network
 from parallelrnn.forecast.windows import SeriesScaler
-from parallelrnn.interpret.dynamics import format_share
+from parallelrnn.interpret.display import Step, Summary, format_share
 from parallelrnn.interpret.features import Features, recurrence_features
 from parallelrnn.interpret.modes import CALENDAR, RECENT, ForecastModes, Mode, eigenvalues_of, shares_of_parts
-from parallelrnn.interpret.text import Summary
-from parallelrnn.interpret.units import Step
 from parallelrnn.nn import WaveDecoder
 from parallelrnn.nn.encoder import TransformerEncoder
 
@@ -67,16 +65,16 @@ class Components:
         shares = shares_of_parts(moves.transpose(0, 2, 1, 3))
         if "covariates" in self.others:
             share = format_share(float(shares[count + self.others.index("covariates")]))
-            where += f", and of what covariates known ahead add, with a share of {share}"
+            where += f" and of the effect of future covariates, with a share of {share}"
         parts: Sequence[Array | None] = [None] * count
         level = None
         if current is not None and not current.others:  # else modes do not sum to the forecast
             parts, level = [_as_channels(part) for part in current.values], _as_channels(current.level)[0, 0]
         modes = [
-            Mode(1, mode.eigenvalue, share, None, part, mode.source)
+            Mode(1, mode.eigenvalue, share=share, part=part, source=mode.source)
             for mode, share, part in zip(self.modes, shares[:count], parts, strict=True)
         ]
-        return ForecastModes(tuple(sorted(modes, key=lambda mode: -abs(mode.share))), where, time, None, level)
+        return ForecastModes(tuple(sorted(modes, key=lambda mode: -abs(mode.share))), where, time, level=level)
 
 
 @torch.no_grad()

@@ -16,7 +16,7 @@ from parallelrnn.forecast.data import Panel, Series, warn_user
 from parallelrnn.forecast.fitting import fit_panel, split_windows
 from parallelrnn.forecast.state import ForecasterState
 from parallelrnn.forecast.windows import Batch, CovariateScaler, SeriesScaler, WindowDataset
-from parallelrnn.interpret.text import Display
+from parallelrnn.interpret.display import Display
 from parallelrnn.training.losses import pointwise
 from parallelrnn.training.optimizers import Exponential
 from parallelrnn.training.trainer import Trainer, TrainerConfig, fork_rng, make_fabric

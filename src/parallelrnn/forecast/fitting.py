@@ -52,7 +52,8 @@ def fit_panel(
 ) -> ForecasterState:
     """Fit everything; random numbers come from a generator of their own."""
     periods, named = _periods(options, panel)
-    lookback = options.lookback or _default_lookback(panel.series)
+    typical = int(np.median([len(series) for series in panel.series]))
+    lookback = options.lookback or max(1, min(_LOOKBACK, typical // 4))
     longest = max(map(len, panel.series))
     if lookback > _MAX_LOOKBACK_RATIO * longest:
         warn_user(
@@ -195,11 +196,6 @@ def _check_observed(panel: Panel, steps: Sequence[int]) -> None:
             target = panel.columns.targets[empty[0]]
             problem = f"series {series.name!r}: target {target!r} has no value in its {n} training steps"
             raise TableError(problem, hint="drop it, or give a smaller {val_size}")
-
-
-def _default_lookback(series: Sequence[Series]) -> int:
-    typical = int(np.median([len(one) for one in series]))
-    return max(1, min(_LOOKBACK, typical // 4))
 
 
 def _validation_steps(length: int, horizon: int, val_size: int | None) -> int:

@@ -17,7 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from parallelrnn.errors import TimestampError
-from parallelrnn.interpret.units import Step
+from parallelrnn.interpret.display import Step
 
 Stamps: TypeAlias = Any  # a pandas index of timestamps or of integers
 
@@ -46,7 +46,7 @@ class Grid:
                 raise TimestampError(argument="freq", expected="at least 1 for integer timestamps", got=self.freq)
         elif not self._offset.is_on_offset(self.origin):
             problem = f"timestamp {self.origin} does not have frequency {self.freq!r}"
-            raise TimestampError(problem, argument="freq", hint="change {freq}")
+            raise TimestampError(problem, argument="freq", hint="give another {freq}")
 
     @classmethod
     def of(cls, series: Mapping[Any, Stamps], freq: Any) -> Grid:
@@ -114,7 +114,7 @@ class Grid:
         steps = (last - first).days // max(1, (end - start).days)
         if steps > max(_MAX_COUNTED_STEPS, _MAX_STEPS_PER_STAMP * len(stamps)):
             problem = f"the timestamps span {first} to {last}, about {steps:,} steps of frequency {self.freq!r}"
-            raise TimestampError(problem, hint="correct outlying timestamps, or change {freq}")
+            raise TimestampError(problem, hint="correct outlying timestamps, or give another {freq}")
 
     def _steps_to(self, stamp: Any) -> int:
         """Return the position of the last timestamp of the grid that is not after `stamp`."""
@@ -201,7 +201,7 @@ def infer_frequency(series: Mapping[Any, Stamps]) -> str | int:
         shared = [freq for freq in candidates if freq in guesses] if candidates else guesses
         if not shared:
             problem = f"series {owner!r} has frequency {candidates[0]!r} and series {name!r} has {guesses[0]!r}"
-            raise TimestampError(problem, hint="fit them separately, or resample them to one {freq}")
+            raise TimestampError(problem, hint="fit them separately, or resample them and give {freq}")
         if shared[0] not in candidates[:1]:
             owner = name
         candidates = shared

@@ -17,6 +17,8 @@ from parallelrnn.nn import WaveDecoder
 if TYPE_CHECKING:
     from parallelrnn.forecast.api import Forecaster
 
+# Arguments that a network takes as they are.
+_SAME = ("horizon", "cell", "decoder", "block_size", "hidden_size", "num_layers", "num_decays", "dropout")
 _GATED_SEGMENT = 24  # steps that gated cells read at once, about
 _MIN_GATE_WINDOWS = 5000  # fewer are too few to learn a gate from
 _MAX_SAMPLE = 5000  # windows on which the normalization is chosen
@@ -44,19 +46,12 @@ def initial_network(
         waves = [_longest_period(lookback, options.horizon)]
     network = Network(
         NetworkConfig(
+            **{name: getattr(options, name) for name in _SAME},
             lookback=lookback,
-            horizon=options.horizon,
-            cell=options.cell,
-            decoder=options.decoder,
-            block_size=options.block_size,
-            hidden_size=options.hidden_size,
-            num_layers=options.num_layers,
             num_waves=len(waves),
-            num_decays=options.num_decays,
             normalize=_better_level(dataset, training) if options.normalize == "auto" else options.normalize,
             segment=options.segment or default_segment(options.cell, lookback, periods),
             gate=len(training) >= _MIN_GATE_WINDOWS if options.gate is None else options.gate,
-            dropout=options.dropout,
             channels=dataset.channels,
             past=len(panel.columns.past),
             future=len(panel.columns.future),

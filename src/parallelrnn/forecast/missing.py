@@ -45,7 +45,7 @@ class MissingValues:
         if count and self.policy == "error":
             row, column = np.argwhere(~observed)[0].tolist()
             problem = f"series {name!r}: {keys[column]!r} is missing at {stamp(start + row)}; {count} missing in all"
-            raise TableError(problem, hint="fill them, or set {missing} to 'interpolate'")
+            raise TableError(problem, hint="fill them", code="or use missing='interpolate'")
         if count:
             self.filled[name] = count
         for column, known, key in zip(table.T, observed.T, keys, strict=True):

@@ -145,7 +145,7 @@ class Network(nn.Module):
         x = window if batch.valid is None else window * batch.valid[..., None]
         if self.config.past or self.config.future:
             x = torch.cat([x, batch.past_exog, batch.future_exog[:, : self.config.lookback]], -1)
-        x = in_segments(x, self.config.segment)
+        x = x if self.config.segment == 1 else in_segments(x, self.config.segment)
         if batch.valid is None or self.config.cell == "linear":  # zeros leave a linear memory empty
             last = self.encoder.last_state(x)
         else:

@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from parallelrnn.errors import ArgumentError
+from parallelrnn.errors import ArgumentError, printable
 from parallelrnn.forecast.data import Array
 from parallelrnn.forecast.decomposition import Explanation
 from parallelrnn.forecast.state import ForecasterState
 from parallelrnn.forecast.windows import WindowDataset
-from parallelrnn.interpret.optional import optional
-from parallelrnn.interpret.plots import COLOURS
+from parallelrnn.interpret.colours import COLOURS
+from parallelrnn.interpret.display import optional
 from parallelrnn.interpret.report.page import page
 from parallelrnn.interpret.report.reading import Curve, Outlook, Reading
-from parallelrnn.interpret.text import printable
 from parallelrnn.io import write_text
 
 if TYPE_CHECKING:
@@ -86,13 +85,7 @@ def write_page(
         time=state.grid.step,
         features=explanation.features,
         modes=explanation.modes if len(explanation.modes) else None,
-        components=None,
-        response=None,
-        local=None,
-        uncertainty=(),
         horizon=state.horizon,
-        sequences=1,
-        recent=0,
         missing={} if len(explanation.modes) else {"modes": _NO_MODES},
         outlook=Outlook(tuple(past), tuple(future), bands),
     )

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from parallelrnn.forecast.data import Array, Series
 from parallelrnn.forecast.windows import Cycle
-from parallelrnn.interpret.units import Step
+from parallelrnn.interpret.display import Step
 
 HARMONICS = 8
 _MIN_TURNS = 3  # that the data must hold of a cycle

@@ -135,9 +135,9 @@ class ForecasterState:
         """Explain forecasts by the sample; `current` are the components of the current ones, also in `table`."""
         origins, median = self.sample_origins, self.median_index
         sample = decompose(self.network, self.sample, self.scalers, origins, median, scaled=True)
-        where = "exact: forecasts are made of them"
+        where = "exact: forecasts are sums of them"
         if not isinstance(self.network.decoder, WaveDecoder):
-            where = "those of the calendar alone: a linear decoder has no modes"
+            where = "calendar cycles only: a linear decoder has no modes"
         time = self.grid.step
         return Explanation(sample.table(time, where, current), memory_features(self.network, time), table)
 

@@ -60,7 +60,7 @@ class SeriesScaler:
 
     def transform(self, series: Series) -> Array:
         """Return the values of a series without cycles, with a variance of about one."""
-        positions = np.arange(series.position, series.end)
+        positions = series.position + np.arange(len(series.values))
         scaled: Array = (series.values - self.cycles_at(positions) - self.mean) / self.scale
         return scaled
 
@@ -118,7 +118,7 @@ class WindowDataset:
     ) -> None:
         self.series, self.scalers = tuple(series), tuple(scalers)
         self.lookback, self.horizon, self.channels = lookback, horizon, series[0].values.shape[1]
-        self.lengths = torch.tensor([len(one) for one in series])
+        self.lengths = torch.tensor([len(one.values) for one in series])
         padding = lookback + horizon
         ends = torch.cumsum(self.lengths + padding, 0)
         self._starts = ends - self.lengths - padding  # of the padding before each series
@@ -133,7 +133,7 @@ class WindowDataset:
         ).float()
         for index, (one, scaler) in enumerate(zip(series, scalers, strict=True)):
             first = int(self._starts[index]) + lookback
-            rows = slice(first, first + len(one))
+            rows = slice(first, first + len(one.values))
             self._values[rows] = torch.from_numpy(scaler.transform(one)).float()
             self._observed[rows] = torch.from_numpy(one.observed).float()
             self._begun[rows] = True

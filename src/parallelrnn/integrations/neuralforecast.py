@@ -24,8 +24,8 @@ try:
     from parallelrnn.forecast.initialization import default_segment, initialize_decoder, wave_periods
     from parallelrnn.forecast.model import DECODERS, Network, NetworkConfig
     from parallelrnn.forecast.windows import Batch
+    from parallelrnn.interpret.display import Step
     from parallelrnn.interpret.modes import ForecastModes, forecast_modes
-    from parallelrnn.interpret.units import Step
     from parallelrnn.io import MODEL_FILE, load_model, save_model
     from parallelrnn.nn import WaveDecoder
     from parallelrnn.nn.encoder import check_block_size

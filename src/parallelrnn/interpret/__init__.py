@@ -7,10 +7,9 @@ from parallelrnn.interpret.layers import fold_in
 from parallelrnn.interpret.local import LocalBlock, LocalDynamics, local_dynamics
 from parallelrnn.interpret.modes import ForecastModes, Mode, forecast_modes
 from parallelrnn.interpret.report import report
-from parallelrnn.interpret.resample import bootstrap_series
 from parallelrnn.interpret.response import ImpulseResponse, impulse_response
 from parallelrnn.interpret.tracking import FeatureTracker, Snapshot
-from parallelrnn.interpret.uncertainty import Interval, Matched, MatchedTables, match_fits
+from parallelrnn.interpret.uncertainty import Interval, Matched, MatchedTables, bootstrap_series, match_fits
 
 __all__ = [
     "BlockName",

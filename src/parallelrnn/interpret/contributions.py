@@ -8,17 +8,16 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from parallelrnn.errors import InputError
 from parallelrnn.interpret.layers import Layer, as_blocks, as_input, evaluating, linear_map
 from parallelrnn.nn import FullyConnected
 
 
-class NoVariationError(ValueError):
-    """Data over which nothing varies that could be shared out."""
+class NoVariationError(InputError):
+    """An output that is constant over the data, so that it has no shares."""
 
-    def __init__(self, what: str = "output") -> None:
-        super().__init__(
-            f"the {what} does not vary over these data, so that there is nothing to share; give longer or other data"
-        )
+    def __init__(self) -> None:
+        super().__init__("the output does not vary over these data, so shares are undefined", hint="give more data")
 
 
 class BlockName(NamedTuple):
@@ -28,33 +27,34 @@ class BlockName(NamedTuple):
     block: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Contributions:
-    """Exact additive parts: `parts` summed over the blocks, plus `bias`, is `total`."""
+    """An exact additive decomposition: `parts` summed over the blocks, plus `bias`, is `total`."""
 
-    parts: Tensor  # (T, B, K, out), or as the layer takes its input: (B, T, K, out), (T, K, out)
+    parts: Tensor  # (T, B, K, out), or in the layer's layout: (B, T, K, out), (T, K, out)
     bias: Tensor  # (out,)
     total: Tensor  # (T, B, out)
     batch_first: bool
-    of: str  # what `total` is: "output", or what enters the part of the aggregate that is not linear
+    of: str  # what `total` is: "output", or the input of the part of the aggregate that is not linear
     blocks: tuple[BlockName, ...]
 
     def names(self) -> list[str]:
-        """Of the blocks; with their direction where there are two."""
+        """Return the names of the blocks, with the direction if there are two."""
         both = len({block.direction for block in self.blocks}) > 1
         return [f"block {block.block}" + (f", {block.direction}" if both else "") for block in self.blocks]
 
     def sequence(self, index: int) -> tuple[Tensor, Tensor]:
-        """The total (T, out) and the parts (T, K, out) of one sequence of the batch."""
+        """Return the total (T, out) and the parts (T, K, out) of one sequence of the batch."""
         if self.total.dim() == 2:
             return self.total, self.parts
         axis = 0 if self.batch_first else 1
         return self.total.select(axis, index), self.parts.select(axis, index)
 
     def shares(self, by_output: bool = False) -> Tensor:
-        """The covariance of each block's part with the total, relative to the total's variance: (K,), sums to one.
+        """Return the covariance of each block's part with the total, relative to the total's variance.
 
-        Blocks that work against the others have negative shares. Over all outputs together, or of each: (K, out).
+        The shares (K,) sum to one; blocks that work against the others have negative shares. They are taken over all
+        outputs together or, with `by_output`, for each output: (K, out).
         """
         parts = self.parts.flatten(0, -3).double()  # (N, K, out)
         centred = parts - parts.mean(0)
@@ -70,10 +70,10 @@ class Contributions:
 
 @torch.no_grad()
 def contributions(layer: Any, x: Tensor, hx: object = None) -> Contributions:
-    """What each block adds to the output of a layer, or, where its aggregate is not linear, to what enters that.
+    """Decompose the output of a layer, or the input of an aggregate that is not linear, into parts of its blocks.
 
-    Exact for any cell: the blocks meet nowhere but in the aggregate. `aggregate=None`: the output is the blocks' states
-    side by side, and each adds its own. A layer of `torch.nn` is one block.
+    The decomposition is exact for any cell, since blocks interact only in the aggregate. With `aggregate=None` the
+    output is the concatenation of the blocks' states. A layer of `torch.nn` is one block.
     """
     layer, states = _states(layer, x, hx)
     sizes = layer.block_sizes
@@ -86,25 +86,20 @@ def contributions(layer: Any, x: Tensor, hx: object = None) -> Contributions:
     columns = weight.split(sizes, 1)
     parts = torch.stack([s @ w.T for s, w in zip(states.split(sizes, -1), columns, strict=True)], -2)
     of = "input of the aggregate"
-    if isinstance(layer.aggregate, FullyConnected):  # which is a linear map, too
+    if isinstance(layer.aggregate, FullyConnected):  # a subclass of nn.Linear, followed by tanh
         of = "input of the aggregate's tanh"
     elif layer.aggregate is None or isinstance(layer.aggregate, nn.Linear):
         of = "output"
-    return Contributions(
-        parts,
-        bias,
-        parts.sum(-2) + bias,
-        layer.batch_first,
-        of,
-        blocks,
-    )
+    total = parts.sum(-2) + bias
+    return Contributions(parts=parts, bias=bias, total=total, batch_first=layer.batch_first, of=of, blocks=blocks)
 
 
 @torch.no_grad()
 def leave_one_out(layer: Any, x: Tensor, hx: object = None) -> Tensor:
-    """How the output changes when a block's states are set to zero, block by block: output - output without it.
+    """Return the change of the output when the states of one block are set to zero, for each block: (T, B, K, out).
 
-    (T, B, K, out). Equal to the contributions where the aggregate is linear; elsewhere these effects do not add up.
+    The change is the output minus the output without the block. It equals the block's contribution if the aggregate is
+    linear; otherwise these effects do not add up.
     """
     layer, states = _states(layer, x, hx)
     aggregate = layer.aggregate or nn.Identity()
@@ -118,7 +113,7 @@ def leave_one_out(layer: Any, x: Tensor, hx: object = None) -> Tensor:
 
 
 def _states(layer: Any, x: Tensor, hx: object) -> tuple[Layer, Tensor]:
-    """The layer as blocks, and their states, side by side, at every step."""
+    """Return the layer as blocks, and the concatenated states of its blocks at every step."""
     blocks: Layer = evaluating(as_blocks(layer))
     states = blocks.block_states(as_input(blocks, x), hx)
     assert isinstance(states, Tensor)

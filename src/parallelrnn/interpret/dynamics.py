@@ -8,16 +8,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
 
-from parallelrnn.interpret.optional import optional
-from parallelrnn.interpret.text import Display, Summary
-from parallelrnn.interpret.units import Step
+from parallelrnn.interpret.display import Display, Step, Summary, format_share, optional
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
 T = TypeVar("T", bound="Row")
-_ROUNDING = 4e-16  # of cosine and sine, whose squares should sum to one
+_ROUNDING_OF_MODULUS = 4e-16  # cosine and sine are rounded, so their squares do not sum to exactly one
 
 
 class Dynamics:
@@ -28,7 +26,7 @@ class Dynamics:
 
     @property
     def kind(self) -> str:
-        """R for a real eigenvalue, C for a pair of complex ones."""
+        """R for a real eigenvalue, C for a complex pair."""
         return "C" if self.eigenvalue.imag else "R"
 
     @property
@@ -38,28 +36,28 @@ class Dynamics:
 
     @property
     def modulus(self) -> float:
-        """What one more step leaves."""
+        """The factor by which the amplitude changes in one step."""
         size = abs(self.eigenvalue)
-        return 1.0 if abs(size - 1) <= _ROUNDING else size
+        return 1.0 if abs(size - 1) <= _ROUNDING_OF_MODULUS else size
 
     @property
     def angle(self) -> float:
-        """Of the turn in one step, from 0 to pi."""
-        return math.atan2(abs(self.eigenvalue.imag), self.eigenvalue.real)  # an imaginary part of -0.0 is 0 too
+        """The rotation in one step, from 0 to pi."""
+        return math.atan2(abs(self.eigenvalue.imag), self.eigenvalue.real)  # an imaginary part of -0.0 counts as 0
 
     @property
     def period(self) -> float:
-        """Steps of a full turn: infinite for a decay, 2 for one that changes its sign at every step."""
+        """The steps of a full turn: infinite for a decay, 2 for a decay that alternates in sign."""
         return 2 * math.pi / self.angle if self.angle else math.inf
 
     @property
     def half_life(self) -> float:
-        """Steps until half is left: infinite for what does not fade."""
+        """The steps until half of the amplitude is left; infinite if it does not fade."""
         return half_life_of(self.modulus)
 
     @property
     def meaning(self) -> str:
-        """What becomes of it, in a word or two."""
+        """What the modulus means, in a word or two."""
         if self.modulus > 1:
             return "growing"
         if self.modulus == 1:
@@ -70,20 +68,20 @@ class Dynamics:
 
 
 def half_life_of(modulus: float) -> float:
-    """Steps until half is left of what each step leaves so much of: infinite for what does not fade."""
+    """Return the steps until half is left if each step keeps this part; infinite for a part of one or more."""
     if not 0 < modulus < 1:
         return 0.0 if modulus <= 0 else math.inf
     return -math.log(2) / math.log(modulus)
 
 
 class Row(Dynamics):
-    """Dynamics that carry a part of an output."""
+    """A decay or wave that carries a share of an output."""
 
-    share: float  # NaN where it is not known
+    share: float  # NaN if unknown
 
     @property
     def place(self) -> tuple[Any, ...]:
-        """Rows of different fits at different places are not the same, however alike."""
+        """Where the row belongs; rows of different fits are matched only if their places agree."""
         return ()
 
 
@@ -91,20 +89,37 @@ class Table(Sequence[T], ABC):
     """Rows of one kind."""
 
     name: ClassVar[str]
+    subtitle: ClassVar[str]
     rows: tuple[T, ...]
-    time: Step  # from one step to the next
+    time: Step
 
     @property
     @abstractmethod
     def columns(self) -> tuple[str, ...]:
         """The properties of a row that a frame shows."""
 
-    @abstractmethod
     def display(self, most: int = 20) -> Display:
-        """The rows with the largest shares, or without data the largest moduli, as a table of so many."""
+        """Return at most `most` rows as a table: those with the largest shares or, without data, the largest moduli."""
+        shown = self.most_important(most)
+        rows = [self._cells(row) | ({"share": format_share(row.share)} if self.has_shares else {}) for row in shown]
+        columns = list(rows[0] if rows else self.columns)
+        cells = [list(row.values()) for row in rows]
+        return Display(f"{self.name}: {self.subtitle}", columns, cells, self._notes(len(shown)))
+
+    def _cells(self, row: T) -> dict[str, str]:
+        return {
+            "type": row.label,
+            "modulus": f"{row.modulus:.4f}",
+            "angle": f"{row.angle:.4f}",
+            "period": "-" if math.isinf(row.period) else self.time.format(row.period),
+            "half-life": self.time.format(row.half_life, infinite=row.meaning),
+        }
+
+    @abstractmethod
+    def _notes(self, shown: int) -> list[str]: ...
 
     def summary(self, most: int = 20) -> Summary:
-        """The same for the terminal."""
+        """Return the most important rows as text for the terminal."""
         return self.display(most).text()
 
     def __len__(self) -> int:
@@ -121,33 +136,27 @@ class Table(Sequence[T], ABC):
         return iter(self.rows)
 
     def counts(self) -> dict[str, int]:
-        """How many rows there are of each type, the most frequent first."""
+        """Return the number of rows of each type, the most frequent first."""
         return dict(Counter(row.label for row in self).most_common())
 
     def to_frame(self) -> pd.DataFrame:
-        """A pandas frame; period and half-life in steps."""
+        """Return a pandas frame; periods and half-lives are in steps."""
         rows: list[dict[str, Any]] = [{name: getattr(row, name) for name in self.columns} for row in self]
-        frame: pd.DataFrame = optional("pandas").DataFrame(rows, columns=list(self.columns))
-        return frame
+        return optional("pandas").DataFrame(rows, columns=list(self.columns))
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """All rows in the unit disk, by matplotlib: area by share, the most important named by their periods."""
+        """Draw all rows in the unit disk with matplotlib: area by share, the most important labelled by period."""
         from parallelrnn.interpret.plots import plot_disk
 
         return plot_disk(self, ax)
 
     def most_important(self, most: int) -> list[T]:
-        """The rows with the largest shares, for or against, or where there are none the largest moduli."""
+        """Return the rows with the largest shares in magnitude or, without shares, the largest moduli."""
         if self.has_shares:
             return sorted(self, key=lambda row: -1.0 if math.isnan(row.share) else abs(row.share), reverse=True)[:most]
         return sorted(self, key=lambda row: row.modulus, reverse=True)[:most]
 
     @property
     def has_shares(self) -> bool:
-        """Whether any row has a share."""
+        """Whether the share of any row is known."""
         return any(not math.isnan(row.share) for row in self)
-
-
-def format_share(share: float) -> str:
-    """A share as a percentage."""
-    return "-" if math.isnan(share) else f"{share:.1%}"

@@ -1,9 +1,9 @@
-"""The real Jordan form of a matrix: its powers, taken apart into decays and damped waves.
+"""The real Jordan form of a matrix: its powers as sums of decays and damped waves.
 
-Proposition 1 of arXiv 2605.02692, with the factor `modulus` in C(modulus, angle), angles in (0, pi), and as many Jordan
-blocks for an eigenvalue as there are. What type a matrix has is a claim within a tolerance: next to every matrix with a
-repeated eigenvalue lie others without. So the tolerance is part of the answer, and so is the interval of tolerances
-that give the same one.
+Proposition 1 of arXiv 2605.02692, with the factor `modulus` in C(modulus, angle), angles in (0, pi), and any number of
+Jordan blocks per eigenvalue. The type of a matrix is a claim within a tolerance, since arbitrarily close to every
+matrix with a repeated eigenvalue there are matrices without one. So the answer includes the tolerance and the interval
+of tolerances that give the same answer.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from parallelrnn.errors import ArgumentError, ArgumentTypeError, InputError
 from parallelrnn.interpret.dynamics import Dynamics
-from parallelrnn.interpret.planar import Planar
 from parallelrnn.interpret.spectrum import Group, Spectrum
 
 Array = NDArray[np.float64]
+Complex = NDArray[np.complex128]
 
-_STEP = 2.0  # the ratio of the tolerances that are tried in search of another answer
-_LEAST, _MOST = 1e-17, 1.0  # and how far the search goes
+# The search for the tolerances that give the same answer: their ratio from try to try, and its limits.
+_TOLERANCE_RATIO, _LEAST_TOLERANCE, _MOST_TOLERANCE = 2.0, 1e-17, 1.0
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class JordanBlock(Dynamics):
 
     @property
     def matrix(self) -> Array:
-        """The block itself."""
+        """The block as a matrix."""
         a, b = self.eigenvalue.real, self.eigenvalue.imag
         diagonal = np.array([[a, b], [-b, a]]) if b else np.array([[a]])
         ones = np.kron(np.eye(self.order, k=1), np.eye(len(diagonal)))
@@ -42,16 +43,16 @@ class JordanBlock(Dynamics):
         return block
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RealJordan:
-    """W = S J S^-1 up to `backward_error`, and how far the answer can be trusted."""
+    """The decomposition W = S J S^-1, up to `backward_error`, and how far it can be trusted."""
 
     S: Array  # (d, d)
     J: Array  # (d, d): the blocks, largest modulus first
     blocks: tuple[JordanBlock, ...]
-    distance: float  # to the nearest matrix with a repeated eigenvalue: exact for d = 2, else of the nearest one found
-    tol: float  # relative to the Frobenius norm of W: changes of W up to this size count as none
-    tol_range: tuple[float, float]  # tolerances that were tried in it, each twice the last, give the same types
+    distance: float  # to the nearest matrix with a repeated eigenvalue: exact for d = 2, otherwise an upper bound
+    tol: float  # relative to the Frobenius norm of W; smaller changes of W do not count
+    tol_range: tuple[float, float]  # every tolerance tried in it, each twice the last, gives the same types
     backward_error: float  # |W - S J S^-1| / |W|, Frobenius
     condition: float  # of S, in the 2-norm
 
@@ -62,45 +63,139 @@ class RealJordan:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The types of all blocks."""
+        """The types of the blocks."""
         return tuple(block.label for block in self.blocks)
 
 
 def real_jordan(W: Any, tol: float | None = None) -> RealJordan:  # noqa: N803
-    """The real Jordan form of a square matrix, an array or a tensor.
+    """Compute the real Jordan form of a square matrix, given as an array or a tensor.
 
-    Matrices that differ by at most `tol` times the Frobenius norm of W count as the same, and the form is that of the
-    one with the most structure. Without `tol` it is 4 sqrt(d) rounding units of W's own precision, so pass weights in
-    the precision in which they were trained.
+    Matrices that differ by at most `tol` times the Frobenius norm of W count as equal, and the result is the form of
+    the most structured one. The default is 4 sqrt(d) times the machine epsilon of W's own precision, so pass weights
+    in the precision in which they were trained.
     """
+    from scipy.linalg import block_diag
+
     matrix, unit = as_matrix(W)
     tol = default_tolerance(len(matrix), unit) if tol is None else check_tolerance(tol)
     spectrum = spectrum_of(matrix)
     groups = sorted(spectrum.groups(tol), key=lambda group: (-abs(group.eigenvalue), group.eigenvalue.imag))
     blocks = tuple(JordanBlock(order, group.eigenvalue) for group in groups for order in group.orders)
     S = basis_of(groups)  # noqa: N806
-    J = _block_diagonal([block.matrix for block in blocks])  # noqa: N806
+    J = block_diag(*(block.matrix for block in blocks))  # noqa: N806
     norm = float(np.linalg.norm(matrix))
     residual = matrix - np.linalg.solve(S.T, (S @ J).T).T
     return RealJordan(
-        S,
-        J,
-        blocks,
-        spectrum.distance,
-        tol,
-        _same_answers(spectrum.groups, tol),
-        float(np.linalg.norm(residual)) / (norm or 1.0),
-        float(np.linalg.cond(S)),
+        S=S,
+        J=J,
+        blocks=blocks,
+        distance=spectrum.distance,
+        tol=tol,
+        tol_range=_tolerances_with_the_same_answer(spectrum.groups, tol),
+        backward_error=float(np.linalg.norm(residual)) / (norm or 1.0),
+        condition=float(np.linalg.cond(S)),
     )
 
 
 def spectrum_of(matrix: Array) -> Planar | Spectrum:
-    """The eigenvalues of a matrix, for d = 2 in closed form."""
+    """Compute the eigenvalues of a matrix, in closed form for d = 2."""
     return Planar(matrix) if len(matrix) == 2 else Spectrum(matrix)
 
 
+@dataclass(frozen=True)
+class Planes:
+    """Many 2 x 2 matrices in closed form; each array is (N,).
+
+    For [[a, b], [c, d]] put p = (a - d) / 2, s = (b + c) / 2, k = (b - c) / 2 and rho = sqrt(p^2 + s^2). The
+    eigenvalues are (a + d) / 2 +- sqrt(rho^2 - k^2): real if rho > |k|, complex if rho < |k|.
+    """
+
+    mean: Array  # of the two eigenvalues
+    rho: Array
+    k: Array
+    norm: Array  # Frobenius
+
+    @classmethod
+    def of(cls, matrices: Array) -> Planes:  # (N, 2, 2)
+        """Compute the closed form of N matrices."""
+        (a, b), (c, d) = np.moveaxis(matrices, 0, -1)
+        return cls((a + d) / 2, np.hypot((a - d) / 2, (b + c) / 2), (b - c) / 2, np.linalg.norm(matrices, axis=(1, 2)))
+
+    @property
+    def root(self) -> Complex:
+        """Half the difference of the two eigenvalues: real or imaginary."""
+        # As a product, since rho and |k| may be nearly equal.
+        squared = (self.rho - abs(self.k)) * (self.rho + abs(self.k))
+        root: Complex = np.sqrt(squared.astype(complex))
+        return root
+
+    @property
+    def distance(self) -> Array:
+        """The Frobenius distance to the nearest matrix with a repeated eigenvalue."""
+        return abs(self.rho - abs(self.k))
+
+    @property
+    def to_identity(self) -> Array:
+        """The Frobenius distance to the nearest multiple of the identity."""
+        distance: Array = np.sqrt(2) * np.hypot(self.rho, self.k)
+        return distance
+
+    @property
+    def to_singular(self) -> Array:
+        """The distance to the nearest singular matrix: the matrix is mean + k rotation + rho reflection."""
+        return abs(np.hypot(self.mean, self.k) - self.rho)
+
+
+class Planar:
+    """The eigenvalues of one 2 x 2 matrix, with the interface of `Spectrum`."""
+
+    def __init__(self, matrix: Array) -> None:
+        self.matrix = matrix
+        self.planes = Planes.of(matrix[None])
+        self.norm = float(self.planes.norm[0]) or 1.0
+        self.distance = float(self.planes.distance[0])
+
+    def distance_of(self, group: Group) -> float:
+        """Return the distance to a repeated eigenvalue, which is the same for both."""
+        return self.distance
+
+    def groups(self, tol: float) -> list[Group]:
+        """Return the eigenvalues, as one group if a relative change of the matrix by `tol` merges them."""
+        allowed = tol * self.norm
+        mean = float(self.planes.mean[0])
+        if self.distance > allowed:
+            return self._two(mean, complex(self.planes.root[0]), allowed)
+        value = 0.0 if abs(mean) * 2**0.5 <= allowed else mean
+        if self.planes.to_identity[0] <= allowed:
+            return [Group(value, (1, 1), np.eye(2, dtype=complex), frozenset([0, 1]))]
+        # The nearest matrix with a repeated eigenvalue is mean + sigma u v', of the largest singular value's u and v.
+        left, singular, right = np.linalg.svd(self.matrix - mean * np.eye(2))
+        chain = np.stack([singular[0] * left[:, 0], right[0]], axis=1)
+        return [Group(value, (2,), chain.astype(complex), frozenset([0, 1]))]
+
+    def _two(self, mean: float, root: complex, allowed: float) -> list[Group]:
+        if root.imag:
+            value = mean + root
+            return [Group(value, (1,), self._eigenvector(value), frozenset([0]))]
+        values = sorted((mean + root.real, mean - root.real), key=abs)
+        zero = self.planes.to_singular[0] <= allowed
+        vectors = [self._eigenvector(value) for value in values]
+        return [
+            Group(0.0 if zero and index == 0 else value, (1,), vector, frozenset([index]))
+            for index, (value, vector) in enumerate(zip(values, vectors, strict=True))
+        ]
+
+    def _eigenvector(self, value: complex) -> Complex:
+        """Return the vector (2, 1) orthogonal to the larger row of the matrix less the eigenvalue."""
+        (a, b), (c, d) = self.matrix
+        rows = np.array([[b, value - a], [value - d, c]], dtype=complex)
+        vector = rows[np.linalg.norm(rows, axis=1).argmax()]
+        unit: Complex = vector / np.linalg.norm(vector)
+        return unit[:, None]
+
+
 def projectors(groups: Sequence[Group]) -> Iterator[tuple[Group, int, Array]]:
-    """For each Jordan block its group, its order, and the projector (d, d) on its subspace along all others'."""
+    """Yield for each Jordan block its group, its order, and the projector (d, d) onto its subspace along the others."""
     basis = basis_of(groups)
     inverse = np.linalg.inv(basis)
     start = 0
@@ -112,71 +207,53 @@ def projectors(groups: Sequence[Group]) -> Iterator[tuple[Group, int, Array]]:
 
 
 def as_matrix(W: Any) -> tuple[Array, float]:  # noqa: N803
-    """A square matrix in double precision, and the rounding unit of the precision in which it came."""
+    """Return a square matrix in double precision, and the machine epsilon of its original precision."""
     if hasattr(W, "detach"):
         tensor = W.detach().cpu()
-        _check_real(tensor.is_complex())
-        unit = _rounding_unit(str(tensor.dtype).removeprefix("torch."))
-        array = tensor.double().numpy()
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        original = tensor if tensor.is_complex() else tensor.double().numpy()
     else:
-        given = np.asarray(W)
-        _check_real(np.iscomplexobj(given))
-        unit = _rounding_unit(given.dtype.name)
-        array = given.astype(np.float64)
+        original = np.asarray(W)
+        dtype = original.dtype.name
+    if "complex" in dtype:
+        raise ArgumentTypeError(expected="a real matrix", got=dtype)
+    unit = {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}.get(dtype, 2.0**-52)
+    array = original.astype(np.float64)
     if array.ndim != 2 or array.shape[0] != array.shape[1] or not len(array):
-        raise ValueError(f"expected a square matrix, got shape {tuple(array.shape)}")
+        raise ArgumentError(expected="a square matrix", got=tuple(array.shape))
     if not np.isfinite(array).all():
-        raise ValueError("the matrix has entries that are not finite; has its training diverged?")
+        raise InputError("the matrix has entries that are not finite", hint="check whether training diverged")
     return array, unit
 
 
-def _check_real(is_complex: bool) -> None:
-    if is_complex:
-        raise TypeError("expected a real matrix, got a complex one")
-
-
 def check_tolerance(tol: float) -> float:
-    """A tolerance that means something."""
+    """Return the tolerance; raise unless it lies between 0 and 1."""
     if not 0 < tol < 1:
-        raise ValueError(f"tol is relative to the norm of the matrix and lies between 0 and 1, got {tol}")
+        expected = "a number between 0 and 1, relative to the norm of the matrix"
+        raise ArgumentError(argument="tol", expected=expected, got=tol)
     return float(tol)
 
 
 def default_tolerance(size: int, unit: float) -> float:
-    """What rounding a (size, size) matrix to this unit, and finding its eigenvalues then, may change, relative."""
+    """Return the relative change that rounding and an eigenvalue computation may cause in a (size, size) matrix."""
     return float(4 * size**0.5 * unit)
 
 
-def _rounding_unit(dtype: str) -> float:
-    return {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}.get(dtype, 2.0**-52)
-
-
 def basis_of(groups: Sequence[Group]) -> Array:
-    """S: the chains of all groups side by side, real."""
+    """Return S: the chains of all groups side by side, in real columns."""
     return np.concatenate([_real_columns(group) for group in groups], axis=1)
 
 
 def _real_columns(group: Group) -> Array:
-    """The columns of S: A z = lambda z for z = x + i y is A (x, y) = (x, y) C(modulus, angle)."""
+    # A z = lambda z for z = x + i y is A (x, y) = (x, y) C(modulus, angle).
     if not group.eigenvalue.imag:
         return group.chains.real
     pairs = np.stack([group.chains.real, group.chains.imag], axis=-1)  # (d, n, 2)
     return pairs.reshape(len(pairs), -1)
 
 
-def _block_diagonal(blocks: list[Array]) -> Array:
-    size = sum(map(len, blocks))
-    whole = np.zeros((size, size))
-    start = 0
-    for block in blocks:
-        stop = start + len(block)
-        whole[start:stop, start:stop] = block
-        start = stop
-    return whole
-
-
-def _same_answers(groups: Callable[[float], list[Group]], tol: float) -> tuple[float, float]:
-    """The interval around `tol` in which every tolerance that is tried gives the same groups."""
+def _tolerances_with_the_same_answer(groups: Callable[[float], list[Group]], tol: float) -> tuple[float, float]:
+    """Return the interval around `tol` in which every tolerance tried gives the same groups."""
 
     def answer(tol: float) -> set[tuple[frozenset[int], tuple[int, ...], bool]]:
         return {(group.positions, group.orders, group.eigenvalue == 0) for group in groups(tol)}
@@ -184,17 +261,17 @@ def _same_answers(groups: Callable[[float], list[Group]], tol: float) -> tuple[f
     here = answer(tol)
     plain = all(len(positions) == 1 and not zero for positions, _, zero in here)
 
-    def last(step: float) -> float:
-        """The last tolerance with the same answer on the way from `tol` in steps of this ratio."""
+    def last(ratio: float) -> float:
+        """Return the last tolerance with the same answer on the way from `tol` in steps of this ratio."""
         inside = tol
-        while _LEAST < inside < _MOST:
-            outside = inside * step
+        while _LEAST_TOLERANCE < inside < _MOST_TOLERANCE:
+            outside = inside * ratio
             if answer(outside) != here:
                 for _ in range(12):  # to three digits
                     middle = (inside * outside) ** 0.5
                     inside, outside = (middle, outside) if answer(middle) == here else (inside, middle)
                 return inside
             inside = outside
-        return 0.0 if step < 1 else np.inf
+        return 0.0 if ratio < 1 else np.inf
 
-    return 0.0 if plain else last(1 / _STEP), last(_STEP)
+    return 0.0 if plain else last(1 / _TOLERANCE_RATIO), last(_TOLERANCE_RATIO)

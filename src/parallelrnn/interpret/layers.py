@@ -1,4 +1,4 @@
-"""The layers that can be read, and the axes of what they take."""
+"""The layers that can be read, and the axes of their inputs."""
 
 from __future__ import annotations
 
@@ -10,65 +10,67 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
+from parallelrnn.errors import ArgumentError, ArgumentTypeError, InputError
 from parallelrnn.nn import ParaGRU, ParaLSTM, ParaRNN, from_torch
 
 Layer = ParaRNN | ParaLSTM | ParaGRU
 
 
 def as_blocks(layer: Any) -> Any:
-    """A layer of blocks: what it is, or one block if it is a layer of `torch.nn`."""
+    """Return a layer of blocks: the layer itself, or a layer of `torch.nn` as one block."""
     if isinstance(layer, nn.RNNBase):
-        with torch.random.fork_rng(devices=[]):  # reading a model in its training leaves the random numbers alone
+        with torch.random.fork_rng(devices=[]):  # reading a model during training leaves the random numbers alone
             return from_torch(layer)
     if not isinstance(layer, Layer):
-        raise TypeError(
-            f"expected ParaRNN, ParaLSTM, ParaGRU, nn.RNN, nn.LSTM or nn.GRU, got {type(layer).__name__}; give the "
-            "layer of the model that is to be read, and what it gets as data"
+        raise ArgumentTypeError(
+            expected="ParaRNN, ParaLSTM, ParaGRU, nn.RNN, nn.LSTM or nn.GRU",
+            got=type(layer).__name__,
+            hint="pass the recurrent layer of the model, with that layer's input as data",
         )
     return layer
 
 
 def as_input(layer: Any, x: Any) -> Tensor:
-    """Data as a layer takes them, of its precision and on its device: (T, C), or a batch in its layout."""
+    """Return data in the layer's precision and on its device: (T, C), or a batch in the layer's layout."""
     if isinstance(x, PackedSequence):
-        raise TypeError("packed sequences are not read; read them one by one, or pad them")
+        hint = "pass the sequences one by one, or padded"
+        raise ArgumentTypeError(argument="x", expected="a tensor or an array", got="PackedSequence", hint=hint)
     if not isinstance(x, Tensor):
         x = torch.from_numpy(np.array(x, dtype=float))
     if x.dim() == 1 and layer.input_size == 1:
         x = x[:, None]
     if x.dim() not in (2, 3) or x.shape[-1] != layer.input_size or not x.numel():
-        raise ValueError(
-            f"expected data (T, {layer.input_size}), or a batch of such sequences in the layout that the layer takes, "
-            f"got {tuple(x.shape)}"
-        )
+        expected = f"shape (T, {layer.input_size}), or a batch of such sequences in the layer's layout"
+        raise ArgumentError(argument="x", expected=expected, got=tuple(x.shape))
     if not x.isfinite().all():
-        raise ValueError("the data hold values that are not finite; fill or drop them first")
-    taken: Tensor = x.detach().to(next(layer.parameters()))
-    return taken
+        raise InputError("the data contain values that are not finite", hint="fill or drop them first")
+    data: Tensor = x.detach().to(next(layer.parameters()))
+    return data
 
 
 def exact(module: nn.Module) -> Any:
-    """A copy in double precision on the CPU that neither drops out nor learns; the caller's own stays as it is."""
+    """Return a frozen copy in evaluation mode, in double precision on the CPU."""
     if not all(parameter.isfinite().all() for parameter in module.parameters()):
-        raise ValueError(f"weights of this {type(module).__name__} are not finite; it seems that its training diverged")
+        problem = f"the weights of this {type(module).__name__} are not finite"
+        raise InputError(problem, hint="check whether training diverged")
     return copy.deepcopy(module).cpu().double().eval().requires_grad_(False)
 
 
 def precision(*modules: nn.Module) -> float:
-    """The unit of rounding of the coarsest weights: what is smaller was not learned."""
-    kinds = {parameter.dtype for module in modules for parameter in module.parameters()}
+    """Return the machine epsilon of the least precise weights."""
+    dtypes = {parameter.dtype for module in modules for parameter in module.parameters()}
     return max(
-        (torch.finfo(kind).eps for kind in kinds if kind.is_floating_point), default=torch.finfo(torch.float64).eps
+        (torch.finfo(dtype).eps for dtype in dtypes if dtype.is_floating_point), default=torch.finfo(torch.float64).eps
     )
 
 
 def evaluating(layer: Any) -> Any:
-    """The layer itself, or a copy that drops nothing out where it is being trained."""
+    """Return the layer, or a copy without dropout if it is in training mode."""
     return copy.deepcopy(layer).eval() if layer.training else layer
 
 
 def linear_map(layer: Layer) -> tuple[Tensor, Tensor]:
-    """Weight and bias of a linear aggregate; what leaves the states as they are where the aggregate is another."""
+    """Return weight and bias of a linear aggregate; for any other aggregate, the identity and zeros."""
     if isinstance(layer.aggregate, nn.Linear):
         weight, bias = layer.aggregate.weight.detach(), layer.aggregate.bias
         return weight, weight.new_zeros(len(weight)) if bias is None else bias.detach()
@@ -78,7 +80,7 @@ def linear_map(layer: Layer) -> tuple[Tensor, Tensor]:
 
 
 def is_linear(layer: Any, readout: nn.Module | None) -> bool:
-    """Whether what a layer and its readout put out is linear in the input, but for constants."""
+    """Return whether the output of a layer and its readout is an affine function of the input."""
     if getattr(layer, "nonlinearity", None) != "linear":
         return False
     maps = [module for module in (layer.aggregate, readout) if module is not None]
@@ -87,7 +89,7 @@ def is_linear(layer: Any, readout: nn.Module | None) -> bool:
 
 @torch.no_grad()
 def _is_affine(maps: list[nn.Module], width: int) -> bool:
-    """By values: twice the way is twice the change, and the way back its opposite, close by and far away."""
+    """Test numerically, at several scales, that doubling or negating a displacement doubles or negates the change."""
     module = exact(nn.Sequential(*maps))
     random = torch.Generator().manual_seed(0)
     origin = module(torch.zeros(1, width, dtype=torch.float64))
@@ -101,16 +103,17 @@ def _is_affine(maps: list[nn.Module], width: int) -> bool:
 
 
 def fold_in(layer: Any, readout: nn.Linear) -> Any:
-    """A copy of a layer, with the linear readout that follows it taken into its aggregate.
+    """Return a copy of a layer whose aggregate includes the linear readout that follows it.
 
-    Contributions, responses and shares of that copy are about what the readout puts out. A layer of `torch.nn` becomes
-    one of blocks, of one block.
+    Contributions, responses and shares of the copy then refer to the output of the readout. A layer of `torch.nn`
+    becomes a layer of one block.
     """
     layer = as_blocks(layer)
     if type(readout) is not nn.Linear or type(layer.aggregate) not in (nn.Linear, type(None)):
-        raise TypeError(
-            "only a linear readout after a linear aggregate can be folded in, got "
-            f"{type(readout).__name__} after {type(layer.aggregate).__name__}"
+        raise ArgumentTypeError(
+            argument="readout",
+            expected="an nn.Linear after a linear aggregate or none",
+            got=f"{type(readout).__name__} after {type(layer.aggregate).__name__}",
         )
     weight, bias = linear_map(layer)
     folded = copy.deepcopy(layer)
@@ -123,12 +126,12 @@ def fold_in(layer: Any, readout: nn.Linear) -> Any:
 
 
 def time_first(layer: Any, x: Tensor) -> Tensor:
-    """(T, B, C) from what the layer takes: (T, B, C), (B, T, C) if it is batch_first, or one sequence (T, C)."""
+    """Return (T, B, C) from the layer's layout: (T, B, C), (B, T, C) with `batch_first`, or one sequence (T, C)."""
     if x.dim() == 2:
         return x[:, None]
     return x.transpose(0, 1) if layer.batch_first else x
 
 
 def as_taken(layer: Any, series: Tensor) -> Tensor:
-    """The way back: what the layer takes from a batch (T, B, C)."""
+    """Return a batch (T, B, C) in the layer's layout."""
     return series.transpose(0, 1) if layer.batch_first else series

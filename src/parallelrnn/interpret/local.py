@@ -1,8 +1,8 @@
-"""Local dynamics: how a block really remembers where the data take it.
+"""Local dynamics: how blocks remember along the data.
 
 The recurrent matrix of a block with tanh or gates describes it near the state zero. Elsewhere the slope of the
-activation and the gates change it: the derivative of the state after a step by the state before it is a matrix of its
-own at every step, and has eigenvalues of its own.
+activation and the gates change it: at every step, the derivative of the new state with respect to the old one is
+another matrix with other eigenvalues.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from parallelrnn.errors import InputError, check_integer
+from parallelrnn.interpret.display import Display, Step, Summary, count
 from parallelrnn.interpret.layers import as_blocks, as_input, as_taken, exact, time_first
-from parallelrnn.interpret.text import Display, Summary
-from parallelrnn.interpret.units import Step
 
 Array = NDArray[np.float64]
 Complex = NDArray[np.complex128]
@@ -27,15 +27,15 @@ _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 @dataclass(frozen=True)
 class LocalBlock:
-    """One block along the data: at each of N steps the eigenvalues of its state's derivative, largest first."""
+    """One block along the data: the eigenvalues of the derivative of its state at each of N steps, largest first."""
 
     layer: int
     block: int
-    eigenvalues: Complex  # (N, D), for an LSTM (N, 2 D): of h and c together
+    eigenvalues: Complex  # (N, D); for an LSTM (N, 2 D), of h and c together
 
     @property
     def half_lives(self) -> Array:
-        """Of the slowest part at each step, in steps; infinite where it does not fade."""
+        """The half-life of the slowest part at each step, in steps; infinite where it does not fade."""
         with np.errstate(divide="ignore"):
             rate = np.maximum(0.0, -np.log(abs(self.eigenvalues[:, 0])))
             half_lives: Array = math.log(2) / rate
@@ -43,7 +43,7 @@ class LocalBlock:
 
     @property
     def periods(self) -> Array:
-        """Of the slowest part at each step, in steps; infinite where it does not turn."""
+        """The period of the slowest part at each step, in steps; infinite where it does not turn."""
         angle = abs(np.angle(self.eigenvalues[:, 0]))
         with np.errstate(divide="ignore"):
             periods: Array = 2 * math.pi / angle
@@ -51,23 +51,23 @@ class LocalBlock:
 
     @property
     def waves(self) -> float:
-        """The part of the steps at which the slowest part is a wave."""
+        """The fraction of steps at which the slowest part is a wave."""
         return float((self.eigenvalues[:, 0].imag != 0).mean())
 
 
 @dataclass(frozen=True)
 class LocalDynamics:
-    """The local dynamics of all blocks of a layer, layer by layer."""
+    """The local dynamics of all blocks, layer by layer."""
 
     blocks: tuple[LocalBlock, ...]
     time: Step
 
     def summary(self, most: int = 20) -> Summary:
-        """The same for the terminal."""
+        """Return the quantiles of half-lives as text for the terminal."""
         return self.display(most).text()
 
     def display(self, most: int = 20) -> Display:
-        """Quantiles over the data of each block's half-life, those with the longest median first."""
+        """Return quantiles of each block's half-life over the data, blocks with the longest median first."""
         order = sorted(self.blocks, key=lambda block: -float(np.median(block.half_lives)))[:most]
         rows = [
             (
@@ -85,38 +85,38 @@ class LocalDynamics:
         names = ["layer", "block", *(f"{quantile:.0%}" for quantile in _QUANTILES), "waves", "period"]
         steps = len(self.blocks[0].eigenvalues)
         notes = [
-            f"Half-lives of the slowest part of each block's state: quantiles over {steps} steps of data. Waves: at "
-            "how many it turns; period: the median of these. Local to the data: the weights alone describe the state "
-            "zero.",
-            f"{len(self.blocks)} blocks, {len(order)} shown.",
+            f"Half-life of the slowest part of each block's state: quantiles over {steps} steps of data. Waves: the "
+            "fraction of steps at which it oscillates. Period: the median over those steps. All of this is local to "
+            "the data; the weights alone describe the state zero.",
+            f"{count(len(self.blocks), 'block')}, {len(order)} shown.",
         ]
         return Display("Local dynamics: how blocks remember along the data", names, rows, notes)
 
 
 def local_dynamics(layer: Any, x: Tensor, *, last: int | None = None, freq: str | None = None) -> LocalDynamics:
-    """Eigenvalues of each block's derivative, state after a step by state before it, at every step of the data x.
+    """Compute the eigenvalues of the derivative of each block's state with respect to its previous state, along x.
 
-    With `last`, at the last so many steps; the states are those to which all data lead.
+    With `last`, only the last steps are used; the states still result from all of the data.
     """
-    if last is not None and last < 1:
-        raise ValueError(f"last has to be at least 1 step, got {last}")
+    if last is not None:
+        check_integer("last", last, 1)
     layer = exact(as_blocks(layer))
     if layer.bidirectional or layer.proj_size:
-        raise ValueError("local dynamics are read of layers that run in one direction and do not project their state")
+        raise InputError("local dynamics need a layer with one direction and without proj_size")
     series = time_first(layer, as_input(layer, x))
-    found = []
+    blocks = []
     for index, (inputs, states) in enumerate(_run(layer, series, len(series) if last is None else last)):
         derivative = _derivatives(layer, index, inputs, states)
-        found += [LocalBlock(index, block, _sorted(matrices)) for block, matrices in enumerate(derivative)]
-    return LocalDynamics(tuple(found), Step.of(freq))
+        blocks += [LocalBlock(index, block, _sorted(matrices)) for block, matrices in enumerate(derivative)]
+    return LocalDynamics(tuple(blocks), Step.of(freq))
 
 
 @torch.no_grad()
 def _run(layer: Any, series: Tensor, last: int) -> list[tuple[Tensor, tuple[Tensor, ...]]]:
-    """For each layer its inputs and the states before the last steps, every (step, batch entry) a row."""
+    """Return for each layer its inputs and the states before the last steps; rows are steps of batch entries."""
 
-    def after(some: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        _, final = layer(as_taken(layer, some), state if layer.num_states == 2 else state[0])
+    def after(inputs: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        _, final = layer(as_taken(layer, inputs), state if layer.num_states == 2 else state[0])
         return final if layer.num_states == 2 else (final,)
 
     first, series = series.split([max(0, len(series) - last), min(len(series), last)])
@@ -135,12 +135,12 @@ def _run(layer: Any, series: Tensor, last: int) -> list[tuple[Tensor, tuple[Tens
 
 @torch.enable_grad()
 def _derivatives(layer: Any, index: int, inputs: Tensor, states: tuple[Tensor, ...]) -> list[Array]:
-    """For each block (N, D, D), for an LSTM (N, 2 D, 2 D): blocks do not touch, so one pass asks all at once."""
+    """Return the derivative of each block, (N, D, D), or (N, 2 D, 2 D) for an LSTM; one pass serves all blocks."""
     leaves = tuple(state.clone().requires_grad_() for state in states)
     _, after = layer.run_layer(index, inputs[None], leaves)
     sizes = layer.block_sizes
     largest = max(sizes)
-    columns: list[list[Tensor]] = []  # for each state and unit of a block: the derivatives by all states, (N, d)
+    columns: list[list[Tensor]] = []  # for each state and unit of a block: the gradients by all states, (N, d)
     for part in after:
         for unit in range(largest):
             mask = torch.cat([torch.arange(size) == unit for size in sizes])
@@ -164,7 +164,7 @@ def _median(values: Array) -> float:
 
 
 def _sorted(matrices: Array) -> Complex:
-    """Eigenvalues (N, D), largest modulus first, of a pair the one in the upper half plane."""
+    """Return eigenvalues (N, D), largest modulus first, of a pair the one in the upper half plane first."""
     values = np.linalg.eigvals(matrices).astype(complex)
     order = np.lexsort((-values.imag, -abs(values).round(12)), axis=-1)
     return np.take_along_axis(values, order, axis=-1)

@@ -1,4 +1,4 @@
-"""Figures of what a model says, by matplotlib; each function draws into axes and returns them."""
+"""Figures of what a model says, drawn by matplotlib; each function draws into axes and returns them."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from parallelrnn.errors import ArgumentError, InputError
+from parallelrnn.interpret.colours import COLOURS, colour_of_type
 from parallelrnn.interpret.contributions import Contributions
+from parallelrnn.interpret.display import optional
 from parallelrnn.interpret.dynamics import Dynamics, Table
-from parallelrnn.interpret.optional import optional
 from parallelrnn.interpret.response import ImpulseResponse
 from parallelrnn.interpret.tracking import FeatureTracker
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-COLOURS = {"C": "#1f6fb4", "R": "#c7522a"}  # waves, decays
-_AREAS = (20.0, 600.0)  # of the smallest and the largest share, in points squared
+_MARKER_AREAS = (20.0, 600.0)  # of the smallest and the largest share, in points squared
 
 
 def plot_disk(table: Table[Any], ax: Axes | None = None, labels: int = 6) -> Axes:
-    """Eigenvalues in the unit disk, pairs at both their places; area by share, the most important named by period."""
+    """Draw eigenvalues in the unit disk, pairs at both places: area by share, the most important labelled by period."""
     ax = _axes(ax)
     circle = np.exp(1j * np.linspace(0, 2 * math.pi, 361))
     ax.plot(circle.real, circle.imag, color="0.6", linewidth=1)
@@ -40,7 +41,7 @@ def plot_disk(table: Table[Any], ax: Axes | None = None, labels: int = 6) -> Axe
             alpha=0.55,
             linewidths=0,
         )
-        if chosen:  # in the legend all are of one size
+        if chosen:  # all markers in the legend have the same size
             ax.scatter([], [], s=40, color=COLOURS[kind], alpha=0.55, linewidths=0, label=f"{name} ({len(chosen)})")
     waves = [row for row in table.most_important(labels) if row.kind == "C"]
     sizes = {id(row): area for row, area in zip(table, areas, strict=True)}
@@ -66,10 +67,11 @@ def plot_disk(table: Table[Any], ax: Axes | None = None, labels: int = 6) -> Axe
 
 
 def plot_curves(rows: Sequence[Dynamics], lags: int = 50, ax: Axes | None = None, most: int = 8) -> Axes:
-    """What is left of an input, lag by lag: the decays and waves of Figure 1(a).
+    """Draw what is left of an input, lag by lag: the decays and waves of Figure 1(a).
 
-    Of order 1, modulus^lag cos(angle lag). Of order n the corner of the Jordan block's power, (lag over n - 1) times
-    eigenvalue^(lag - n + 1): what reaches the far end of the chain. Curves that rise above 1 are scaled down to it.
+    For order 1 the curve is modulus^lag cos(angle lag). For order n it is the corner of the Jordan block's power,
+    (lag choose n - 1) eigenvalue^(lag - n + 1), which is what reaches the far end of the chain. Curves that rise above
+    1 are scaled down to 1.
     """
     ax = _axes(ax)
     lag = np.arange(lags + 1)
@@ -82,7 +84,7 @@ def plot_curves(rows: Sequence[Dynamics], lags: int = 50, ax: Axes | None = None
             curve = curve / max(1.0, abs(curve).max())
         name = f"{row.label}: modulus {row.modulus:.3f}" + (f", period {row.period:.3g}" if row.kind == "C" else "")
         ax.plot(lag, curve, linestyle="-" if row.kind == "C" else "--", label=name)
-    ax.set_ylim(-1.1, 1.1)  # what grows leaves the picture
+    ax.set_ylim(-1.1, 1.1)  # growing curves leave the picture
     ax.set_xlabel("lag (steps)")
     ax.set_ylabel("weight")
     ax.legend(fontsize="small", frameon=False)
@@ -90,24 +92,24 @@ def plot_curves(rows: Sequence[Dynamics], lags: int = 50, ax: Axes | None = None
 
 
 def plot_counts(models: Mapping[str, Mapping[str, int]], ax: Axes | None = None) -> Axes:
-    """Shares of the feature types, model by model (Figure 1(b)), from the `counts()` of each."""
+    """Draw the fraction of each feature type, model by model (Figure 1(b)), from the `counts()` of each."""
     ax = _axes(ax)
     labels = sorted({label for counts in models.values() for label in counts})
     left = np.zeros(len(models))
     for label in labels:
         parts = np.array([counts.get(label, 0) / max(1, sum(counts.values())) for counts in models.values()])
-        ax.barh(list(models), parts, left=left, label=label, color=_colour(label))
+        ax.barh(list(models), parts, left=left, label=label, color=colour_of_type(label))
         left += parts
     ax.invert_yaxis()
-    ax.set_xlabel("part of the features")
+    ax.set_xlabel("fraction of the features")
     ax.legend(fontsize="small", frameon=False, ncols=len(labels), loc="lower center", bbox_to_anchor=(0.5, 1.0))
     return ax
 
 
 def plot_tracking(tracker: FeatureTracker, axes: Sequence[Axes] | None = None) -> list[Axes]:
-    """Metrics, distance to the truth, percentiles of modulus and angle, and counts by type, over training."""
+    """Draw metrics, distance to the truth, percentiles of modulus and angle, and counts by type, over training."""
     if not tracker.history:
-        raise ValueError("nothing was recorded yet; call tracker.record() while the model is trained")
+        raise InputError("the tracker has no records", hint="call tracker.record() while the model is trained")
     frame = tracker.to_frame()
     metrics = sorted({name for snapshot in tracker.history for name in snapshot.metrics})
     labels = sorted({label for snapshot in tracker.history for label in snapshot.counts})
@@ -122,7 +124,7 @@ def plot_tracking(tracker: FeatureTracker, axes: Sequence[Axes] | None = None) -
     axes = _stacked(axes, len(panels), height=2.2)
     for ax, (title, names) in zip(axes, panels, strict=True):
         for name in names:
-            colour = _colour(name) if title == "features" else None
+            colour = colour_of_type(name) if title == "features" else None
             ax.plot(frame["step"], frame[name], label=name.removeprefix(f"{title} "), color=colour)
         ax.set_ylabel(names[0] if title == "metrics" and len(names) == 1 else title)
         if len(names) > 1 or title == "features":
@@ -132,18 +134,18 @@ def plot_tracking(tracker: FeatureTracker, axes: Sequence[Axes] | None = None) -
 
 
 def plot_contributions(
-    found: Contributions, sequence: int = 0, output: int = 0, most: int = 5, axes: Sequence[Axes] | None = None
+    contributions: Contributions, sequence: int = 0, output: int = 0, most: int = 5, axes: Sequence[Axes] | None = None
 ) -> list[Axes]:
-    """The output over time, and stacked under it what the most important blocks and all others together add to it."""
-    total, parts = (tensor[..., output].cpu() for tensor in found.sequence(sequence))
-    names = found.names()
-    order = found.shares().abs().argsort(descending=True).tolist()  # for or against
+    """Draw the output over time and, below it, the parts of the most important blocks and of all others together."""
+    total, parts = (tensor[..., output].cpu() for tensor in contributions.sequence(sequence))
+    names = contributions.names()
+    order = contributions.shares().abs().argsort(descending=True).tolist()  # for or against
     curves = [(names[index], parts[:, index]) for index in order[:most]]
     if len(order) > most:
         curves.append((f"{len(order) - most} others", parts[:, order[most:]].sum(-1)))
     axes = _stacked(axes, 1 + len(curves), height=1.3)
     axes[0].plot(total, color="0.2")
-    axes[0].set_ylabel(found.of if len(found.of) < 12 else "total")
+    axes[0].set_ylabel(contributions.of if len(contributions.of) < 12 else "total")
     for ax, (name, curve) in zip(axes[1:], curves, strict=True):
         ax.axhline(0, color="0.85", linewidth=0.8, zorder=0)
         ax.plot(curve, color=COLOURS["C"])
@@ -152,24 +154,24 @@ def plot_contributions(
     return list(axes)
 
 
-def plot_response(found: ImpulseResponse, input: int = 0, output: int = 0, ax: Axes | None = None) -> Axes:
-    """The answer to a nudge of an input by lag: mean and band over the data, and the curve without the activation."""
+def plot_response(response: ImpulseResponse, input: int = 0, output: int = 0, ax: Axes | None = None) -> Axes:
+    """Draw the response to an input by lag: mean and band over the data, and the curve without the activation."""
     ax = _axes(ax)
-    lags = np.arange(len(found.mean))
+    lags = np.arange(len(response.mean))
     ax.axhline(0, color="0.85", linewidth=0.8, zorder=0)
     ax.fill_between(
         lags,
-        found.low[:, input, output],
-        found.high[:, input, output],
+        response.low[:, input, output],
+        response.high[:, input, output],
         color=COLOURS["C"],
         alpha=0.2,
         linewidth=0,
-        label=f"{found.band:.0%} of {found.places} places",
+        label=f"{response.band:.0%} of {response.places} places",
     )
-    ax.plot(lags, found.mean[:, input, output], color=COLOURS["C"], label="mean")
-    if found.linear is not None:
-        curve = found.linear[:, input, :, output].sum(axis=-1)
-        limits = ax.get_ylim()  # of the answer itself: without its activation a layer may diverge
+    ax.plot(lags, response.mean[:, input, output], color=COLOURS["C"], label="mean")
+    if response.linear is not None:
+        curve = response.linear[:, input, :, output].sum(axis=-1)
+        limits = ax.get_ylim()  # of the response itself: without its activation a layer may diverge
         ax.plot(lags, curve, color=COLOURS["R"], linestyle="--", label="without activation")
         largest = max(map(abs, limits))
         ax.set_ylim(np.clip(curve.min(), -3 * largest, limits[0]), np.clip(curve.max(), limits[1], 3 * largest))
@@ -179,36 +181,28 @@ def plot_response(found: ImpulseResponse, input: int = 0, output: int = 0, ax: A
     return ax
 
 
-def _colour(label: str) -> str:
-    """Of a type: waves are blue and decays red, higher orders darker."""
-    shades = {"C": ("#1f6fb4", "#134a7c", "#0a2b4a"), "R": ("#c7522a", "#8c3517", "#571f0b")}[label[0]]
-    return shades[min(int(label[2:]), len(shades)) - 1]
-
-
 def _areas(table: Table[Any]) -> list[float]:
-    """Areas in proportion to positive shares; all alike where there are none."""
+    """Return marker areas in proportion to positive shares; all equal if there are none."""
     if not table.has_shares:
         return [60.0] * len(table)
     shares = [0.0 if math.isnan(row.share) else max(0.0, row.share) for row in table]
     largest = max(shares) or 1.0
-    return [_AREAS[0] + (_AREAS[1] - _AREAS[0]) * share / largest for share in shares]
+    least, most = _MARKER_AREAS
+    return [least + (most - least) * share / largest for share in shares]
 
 
 def _axes(ax: Axes | None) -> Axes:
     if ax is not None:
         return ax
-    made: Axes = _pyplot().subplots(layout="constrained")[1]
-    return made
-
-
-def _pyplot() -> Any:
-    return optional("matplotlib.pyplot")
+    new: Axes = optional("matplotlib.pyplot").subplots(layout="constrained")[1]
+    return new
 
 
 def _stacked(axes: Sequence[Axes] | None, count: int, height: float) -> Sequence[Axes]:
     if axes is None:
-        _, made = _pyplot().subplots(count, 1, sharex=True, figsize=(8, height * count), layout="constrained")
-        return list(np.atleast_1d(made))
+        pyplot = optional("matplotlib.pyplot")
+        _, new = pyplot.subplots(count, 1, sharex=True, figsize=(8, height * count), layout="constrained")
+        return list(np.atleast_1d(new))
     if len(axes) != count:
-        raise ValueError(f"there are {count} panels to draw, got {len(axes)} axes")
+        raise ArgumentError(argument="axes", expected=f"{count} axes", got=len(axes))
     return axes

@@ -1,4 +1,4 @@
-"""Impulse responses: how the output answers, lag by lag, to a nudge of an input."""
+"""Impulse responses: how the output reacts, lag by lag, to a small change of an input."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from parallelrnn.errors import ArgumentError, InputError, check_integer, check_number
 from parallelrnn.interpret.contributions import BlockName, contributions
 from parallelrnn.interpret.layers import as_blocks, as_input, as_taken, exact, time_first
 from parallelrnn.nn import ParaRNN
@@ -17,21 +18,21 @@ from parallelrnn.nn import ParaRNN
 Array = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ImpulseResponse:
-    """Changes of the output per unit of a change of one input, by lag.
+    """Changes of the output per unit change of one input, by lag.
 
-    C inputs, K blocks of the last layer, `out` outputs: of the layer, or of what enters its aggregate where that is not
-    linear. Means and bands are over the places in the data at which the input was nudged.
+    There are C inputs, K blocks of the last layer, and `out` outputs of the layer, or inputs of its aggregate if that
+    is not linear. Means and bands are taken over the places in the data at which the input was changed.
     """
 
     mean: Array  # (lags, C, out)
     low: Array  # (lags, C, out)
     high: Array  # (lags, C, out)
     by_block: Array  # (lags, C, K, out): means, which sum to `mean`
-    # (lags, C, K, out): of the same layer with no activation; None for gates, and for sigmoid, whose slope is not 1.
+    # (lags, C, K, out): of the same layer without activation; None for gates and for sigmoid, whose slope is not 1.
     linear: Array | None
-    band: float  # the part of the places that lies between low and high
+    band: float  # the fraction of places between low and high
     places: int
     blocks: tuple[BlockName, ...]
 
@@ -47,11 +48,11 @@ def impulse_response(
     band: float = 0.9,
     last: int | None = None,
 ) -> ImpulseResponse:
-    """Nudge each input of a layer at some places in the data x, spread evenly, and see what becomes of its output.
+    """Change each input of a layer slightly at places spread evenly over the data x, and measure the output's reaction.
 
-    `nudge` is in units of the input's standard deviation; with `last`, the places lie in the last so many steps. In a
-    linear layer the answer is the same at all places, and is what the recurrence features say; how far `mean` is from
-    `linear` shows how much the activation bends it.
+    `nudge` is the change in units of the input's standard deviation; with `last`, the places are confined to the last
+    steps. A linear layer responds equally at all places, as its recurrence features say; the difference between `mean`
+    and `linear` shows the effect of the activation.
     """
     layer = exact(as_blocks(layer))
     series = time_first(layer, as_input(layer, x))  # (T, B, C)
@@ -59,29 +60,36 @@ def impulse_response(
     within = length if last is None else min(last, length)
     _check(layer, within, lags, places, band, nudge)
     sizes = nudge * torch.where(series.std((0, 1)) > 0, series.std((0, 1)), 1.0)
-    chosen = [(length - within + t, b) for t, b in _spread(within - lags, batch, places)]
-    states = _states_before(layer, series, chosen)
-    copies = torch.stack([series[t : t + lags, b] for t, b in chosen], 1)  # (lags, places, C)
+    starts = [(length - within + t, b) for t, b in _spread(within - lags, batch, places)]
+    states = _states_before(layer, series, starts)
+    copies = torch.stack([series[t : t + lags, b] for t, b in starts], 1)  # (lags, places, C)
     undisturbed, blocks = _parts(layer, copies, states)  # (lags, places, K, out)
-    answers = []
+    by_input = []
     for index in range(inputs):
         nudged = copies.clone()
         nudged[0, :, index] += sizes[index]
-        answers.append((_parts(layer, nudged, states)[0] - undisturbed) / sizes[index])
-    answer = torch.stack(answers, 2).transpose(0, 1).numpy()  # (places, lags, C, K, out)
-    total = answer.sum(axis=3)
+        by_input.append((_parts(layer, nudged, states)[0] - undisturbed) / sizes[index])
+    responses = torch.stack(by_input, 2).transpose(0, 1).numpy()  # (places, lags, C, K, out)
+    total = responses.sum(axis=3)
     low, high = np.quantile(total, [(1 - band) / 2, (1 + band) / 2], axis=0)
     return ImpulseResponse(
-        total.mean(axis=0), low, high, answer.mean(axis=0), _linear(layer, lags), band, len(chosen), blocks
+        mean=total.mean(axis=0),
+        low=low,
+        high=high,
+        by_block=responses.mean(axis=0),
+        linear=_linear(layer, lags),
+        band=band,
+        places=len(starts),
+        blocks=blocks,
     )
 
 
-def _states_before(layer: Any, series: Tensor, chosen: list[tuple[int, int]]) -> tuple[Tensor, ...]:
-    """The layer's states (layers, places, d) before chosen steps of chosen sequences."""
-    found: dict[int, tuple[Tensor, ...]] = {}
+def _states_before(layer: Any, series: Tensor, starts: list[tuple[int, int]]) -> tuple[Tensor, ...]:
+    """Return the layer's states (layers, places, d) before these steps of these sequences."""
+    states: dict[int, tuple[Tensor, ...]] = {}
     state: tuple[Tensor, ...] | None = None
     reached = 0
-    for t in sorted({step for step, _ in chosen}):
+    for t in sorted({step for step, _ in starts}):
         if t > reached:
             hx = None if state is None else state if len(state) > 1 else state[0]
             _, final = layer(as_taken(layer, series[reached:t]), hx)
@@ -89,12 +97,12 @@ def _states_before(layer: Any, series: Tensor, chosen: list[tuple[int, int]]) ->
         if state is None:  # before the first step
             widths = [layer.proj_size or layer.hidden_size, layer.hidden_size][: layer.num_states]
             state = tuple(series.new_zeros(layer.num_layers, series.shape[1], width) for width in widths)
-        found[t] = state
-    return tuple(torch.stack([found[t][part][:, b] for t, b in chosen], 1) for part in range(layer.num_states))
+        states[t] = state
+    return tuple(torch.stack([states[t][part][:, b] for t, b in starts], 1) for part in range(layer.num_states))
 
 
 def _linear(layer: Any, lags: int) -> Array | None:
-    """The response of the same layer without biases and activation."""
+    """Return the response of the same layer without biases and activation."""
     if not isinstance(layer, ParaRNN) or layer.nonlinearity == "sigmoid":
         return None
     with torch.random.fork_rng(devices=[]):
@@ -113,28 +121,26 @@ def _linear(layer: Any, lags: int) -> Array | None:
     impulses = torch.zeros(lags, layer.input_size, layer.input_size, dtype=torch.float64)
     impulses[0] = torch.eye(layer.input_size, dtype=torch.float64)
     zeros = torch.zeros(layer.num_layers, layer.input_size, layer.hidden_size, dtype=torch.float64)
-    response: Array = _parts(plain, impulses, (zeros,))[0].numpy()
-    return response
+    return _parts(plain, impulses, (zeros,))[0].numpy()
 
 
 def _parts(layer: Any, series: Tensor, states: tuple[Tensor, ...]) -> tuple[Tensor, tuple[BlockName, ...]]:
-    """The contributions of the blocks to a batch (T, B, C) that starts at some states: (T, B, K, out)."""
-    found = contributions(layer, as_taken(layer, series), states if len(states) > 1 else states[0])
-    return time_first(layer, found.parts), found.blocks
+    """Return the contributions (T, B, K, out) of the blocks for a batch (T, B, C) that starts at these states."""
+    blocks = contributions(layer, as_taken(layer, series), states if len(states) > 1 else states[0])
+    return time_first(layer, blocks.parts), blocks.blocks
 
 
 def _spread(length: int, batch: int, places: int) -> list[tuple[int, int]]:
-    """Steps and batch entries, evenly over the data and each once."""
-    chosen = np.unique(np.linspace(0, length * batch - 1, min(places, length * batch)).round().astype(int))
-    return [(int(index % length), int(index // length)) for index in chosen]
+    """Return distinct steps and batch entries, spread evenly over the data."""
+    spread = np.unique(np.linspace(0, length * batch - 1, min(places, length * batch)).round().astype(int))
+    return [(int(index % length), int(index // length)) for index in spread]
 
 
 def _check(layer: Any, steps: int, lags: int, places: int, band: float, nudge: float) -> None:
     if layer.bidirectional:
-        raise ValueError("a layer that also runs backwards answers before it is asked; use one in one direction")
+        raise InputError("a bidirectional layer responds to an input before it arrives", hint="use one direction")
     if not 0 < lags < steps:
-        raise ValueError(f"lags has to be at least 1 and less than the {steps} steps of x, got {lags}")
-    if not nudge > 0:
-        raise ValueError(f"nudge has to be above 0, got {nudge}")
-    if places < 1 or not 0 < band < 1:
-        raise ValueError(f"places has to be at least 1 and band between 0 and 1, got {places} and {band}")
+        raise ArgumentError(argument="lags", expected=f"at least 1 and less than the {steps} steps of x", got=lags)
+    check_number("nudge", nudge, "a number above 0", lambda value: value > 0)
+    check_integer("places", places, 1)
+    check_number("band", band, "a number between 0 and 1", lambda value: 0 < value < 1)

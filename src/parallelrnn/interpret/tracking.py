@@ -1,4 +1,4 @@
-"""Recurrence features across training: Figure 3 of arXiv 2605.02692, and Figures A.1 and A.2 of its supplement."""
+"""Recurrence features during training: Figure 3 of arXiv 2605.02692, and Figures A.1 and A.2 of its supplement."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
+from parallelrnn.errors import ArgumentError
+from parallelrnn.interpret.display import optional
 from parallelrnn.interpret.features import Features, features_of_blocks
 from parallelrnn.interpret.jordan import as_matrix
-from parallelrnn.interpret.optional import optional
 from parallelrnn.nn import RecurrentBlock, recurrent_blocks
 
 if TYPE_CHECKING:
@@ -21,20 +22,20 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """The features of a model at one moment of its training."""
+    """The features of a model at one step of its training."""
 
     step: int
     counts: dict[str, int]  # features by type
     modulus: tuple[float, ...]  # percentiles
     angle: tuple[float, ...]  # percentiles
-    distance: float | None  # |W - W*|, Frobenius, over all recurrent matrices; None if the true ones are not known
+    distance: float | None  # |W - W*|, Frobenius, over all recurrent matrices; None if the truth is unknown
     metrics: dict[str, float]
 
 
 class FeatureTracker:
-    """Record the features of any model with recurrent layers as it is trained.
+    """Records the features of any model with recurrent layers while it is trained.
 
     Examples
     --------
@@ -60,29 +61,35 @@ class FeatureTracker:
         self.percentiles = tuple(percentiles)
         self.history: list[Snapshot] = []
         self._truth = None if truth is None else [as_matrix(matrix)[0] for matrix in truth]
-        self._check_truth()
+        shapes = [tuple(block.matrix.shape) for block in recurrent_blocks(model)]
+        if self._truth is not None and [matrix.shape for matrix in self._truth] != shapes:
+            raise ArgumentError(
+                argument="truth",
+                expected=f"a matrix for each recurrent block of the model, of shapes {shapes}",
+                got=[matrix.shape for matrix in self._truth],
+            )
 
     def record(self, step: int | None = None, **metrics: float) -> Snapshot:
-        """Read the features as they are now; `metrics`, a loss say, are kept beside them."""
+        """Record the current features together with metrics such as the loss."""
         if step is None:
             step = self.history[-1].step + 1 if self.history else 0
         if self.history and step <= self.history[-1].step:
-            raise ValueError(f"steps only go up: {step} comes after {self.history[-1].step}")
+            raise ArgumentError(argument="step", expected=f"more than {self.history[-1].step}, the last", got=step)
         blocks = list(recurrent_blocks(self.model))
         features = features_of_blocks(blocks, tol=self.tol)
         snapshot = Snapshot(
-            step,
-            features.counts(),
-            self._percentiles(features, "modulus"),
-            self._percentiles(features, "angle"),
-            self._distance(blocks),
-            {name: float(value) for name, value in metrics.items()},
+            step=step,
+            counts=features.counts(),
+            modulus=self._percentiles(features, "modulus"),
+            angle=self._percentiles(features, "angle"),
+            distance=self._distance(blocks),
+            metrics={name: float(value) for name, value in metrics.items()},
         )
         self.history.append(snapshot)
         return snapshot
 
     def to_frame(self) -> pd.DataFrame:
-        """A row for each snapshot: its metrics, counts by type, percentiles and the distance to the truth."""
+        """Return a row for each snapshot: metrics, counts by type, percentiles, and the distance to the truth."""
         labels = sorted({label for snapshot in self.history for label in snapshot.counts})
         rows = []
         for snapshot in self.history:
@@ -96,8 +103,7 @@ class FeatureTracker:
             if self._truth is not None:
                 row["distance"] = snapshot.distance
             rows.append(row)
-        frame: pd.DataFrame = optional("pandas").DataFrame(rows)
-        return frame
+        return optional("pandas").DataFrame(rows)
 
     def _percentiles(self, features: Features, name: str) -> tuple[float, ...]:
         values = [getattr(feature, name) for feature in features]
@@ -110,11 +116,3 @@ class FeatureTracker:
             return None
         differences = (as_matrix(block.matrix)[0] - true for block, true in zip(blocks, self._truth, strict=True))
         return float(np.sqrt(sum((difference**2).sum() for difference in differences)))
-
-    def _check_truth(self) -> None:
-        shapes = [tuple(block.matrix.shape) for block in recurrent_blocks(self.model)]
-        if self._truth is not None and [matrix.shape for matrix in self._truth] != shapes:
-            raise ValueError(
-                f"truth has to have a matrix for each recurrent block of the model, of shapes {shapes}, "
-                f"got {[matrix.shape for matrix in self._truth]}"
-            )

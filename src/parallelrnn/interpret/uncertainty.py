@@ -1,7 +1,7 @@
-"""How sure a reading is: features or modes of several fits, matched to each other.
+"""How sure a reading is: features or modes of several fits, matched with each other.
 
-The fits may differ in their seeds, or in the data: bootstrap samples, or the series with one of its stretches left out
-(jackknife). A feature has no name that would stay the same from fit to fit, so the closest ones are taken as the same.
+The fits may differ in their seeds or in their data: bootstrap series, or the series with one stretch left out
+(jackknife). Features have no names that carry over from fit to fit, so the closest ones count as the same.
 """
 
 from __future__ import annotations
@@ -12,15 +12,20 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor, nn
 
+from parallelrnn.errors import ArgumentError, InputError, check_choice, check_integer, check_number
+from parallelrnn.interpret.display import Display, Step, Summary
 from parallelrnn.interpret.dynamics import Row, Table, half_life_of
-from parallelrnn.interpret.text import Display, Summary
-from parallelrnn.interpret.units import Step
+from parallelrnn.interpret.freerun import FreeRun
+from parallelrnn.interpret.layers import as_input, as_taken, time_first
 
 Array = NDArray[np.float64]
 METHODS = ("quantiles", "bootstrap", "jackknife")
-_SLOW = 0.01  # a step: rates that are smaller are much the same
+_SLOW_RATE = 0.01  # per step; slower rates are hardly distinguishable
+_BURN_IN = 500  # steps of a bootstrap series that are discarded, at most as many as there are data
 
 
 @dataclass(frozen=True)
@@ -32,7 +37,7 @@ class Interval:
     high: float
 
     def format(self, step: Step | None = None) -> str:
-        """Estimate and limits, in the words of a calendar or as percentages."""
+        """Return estimate and limits, in calendar units or, without a step, as percentages."""
         if math.isnan(self.estimate):
             return "-"
         if step is None:
@@ -42,25 +47,25 @@ class Interval:
         return estimate if math.isnan(self.low) else f"{estimate} ({low} to {high})"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Matched:
-    """What the fits say of one feature or mode."""
+    """One feature or mode across fits."""
 
-    row: Row  # that to which the others were matched
-    rows: tuple[Row, ...]  # one of each fit in which it appears
+    row: Row  # the reference, with which the others were matched
+    rows: tuple[Row, ...]  # one from each fit in which it appears
     label: str  # the most frequent type
-    frequency: float  # the part of the fits in which it appears
+    frequency: float  # the fraction of fits in which it appears
     modulus: Interval
     period: Interval
     half_life: Interval
     share: Interval
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class MatchedTables(Sequence[Matched]):
-    """Features or modes of several fits, those that appear most often first."""
+    """Features or modes of several fits, the most frequent first."""
 
-    name: str  # of what was matched
+    name: str  # of the tables that were matched
     rows: tuple[Matched, ...]
     fits: int
     level: float
@@ -73,26 +78,77 @@ class MatchedTables(Sequence[Matched]):
         return self.rows[index]
 
     def summary(self, most: int = 20) -> Summary:
-        """The same for the terminal."""
+        """Return the intervals as text for the terminal."""
         return self.display(most).text()
 
     def display(self, most: int = 20) -> Display:
-        """Intervals for period, half-life and share, as a table of so many."""
-        places = any(one.row.place for one in self.rows)
+        """Return the intervals of period, half-life and share as a table of at most `most` rows."""
+        places = any(matched.row.place for matched in self.rows)
         names = (*(("layer", "direction", "gate") if places else ()), "type", "fits", "period", "half-life", "share")
         rows = [
             (
-                *map(str, one.row.place),
-                one.label,
-                f"{one.frequency:.0%}",
-                "-" if math.isinf(one.period.estimate) else one.period.format(self.time),
-                one.half_life.format(self.time),
-                one.share.format(),
+                *map(str, matched.row.place),
+                matched.label,
+                f"{matched.frequency:.0%}",
+                "-" if math.isinf(matched.period.estimate) else matched.period.format(self.time),
+                matched.half_life.format(self.time),
+                matched.share.format(),
             )
-            for one in self.rows[:most]
+            for matched in self.rows[:most]
         ]
-        notes = [f"Intervals at {self.level:.0%}. Fits: in how many of them it appears."]
+        notes = [f"Intervals at {self.level:.0%}. Fits: the fraction of fits in which the row reappears."]
         return Display(f"{self.name} in {self.fits} fits", names, rows, notes)
+
+
+@torch.no_grad()
+def bootstrap_series(model: Any, readout: nn.Module | None, x: Tensor, count: int = 30, *, seed: int = 0) -> Tensor:
+    """Draw series (T, count, C) that are as likely as x, one sequence (T, C), according to the model.
+
+    Each value is the model's forecast from the values before it, plus one of the model's residuals on x, drawn with
+    replacement (the residual bootstrap). Fit the model to each series, and `match_fits` says how sure the reading is.
+    """
+    check_integer("count", count, 1)
+    if x.dim() != 2 or len(x) < 2:
+        raise ArgumentError(argument="x", expected="one sequence (T, C) of at least 2 steps", got=tuple(x.shape))
+    run = FreeRun(model, readout)
+    series = time_first(run.layer, as_input(run.layer, x))
+    forecasts = time_first(run.layer, run.readout(run.layer(as_taken(run.layer, series))[0]))
+    residuals = (series[1:] - forecasts[:-1])[:, 0]
+    residuals = residuals - residuals.mean(0)
+    random = torch.Generator().manual_seed(seed)
+    burn_in = min(_BURN_IN, len(x))
+    drawn = residuals[torch.randint(len(residuals), (burn_in + len(x), count), generator=random)]  # (.. + T, count, C)
+    values = (_linear_run if run.is_linear else _run)(run, drawn)[burn_in:]
+    if not values.isfinite().all():
+        raise InputError("the model's own forecasts grow without bound, so no series can be drawn from it")
+    return values.to(x) if x.is_floating_point() else values.to(next(model.parameters()))
+
+
+def _run(run: FreeRun, errors: Tensor) -> Tensor:
+    """Return values (T, N, C), each the forecast from the values before it, plus an error."""
+    state = torch.zeros(errors.shape[1], run.size, dtype=torch.float64)
+    values = []
+    for error in errors:
+        values.append(run.output(state) + error)
+        state = run.after_one(values[-1], state)
+    return torch.stack(values)
+
+
+def _linear_run(run: FreeRun, errors: Tensor) -> Tensor:
+    """Compute the same for a linear model from its matrices, hundreds of times faster."""
+    origin = torch.zeros(1, run.size, dtype=torch.float64)
+    loop, reading = (torch.from_numpy(matrix).T for matrix in run.jacobian(origin[0]))
+    output, after = run.output(origin), run.step(origin)
+    nudged = run.after_one(
+        output + torch.eye(errors.shape[-1], dtype=torch.float64), origin.expand(errors.shape[-1], -1)
+    )
+    driven = errors @ (nudged - after)  # (T, N, n)
+    state = torch.zeros_like(driven[0])
+    states = []
+    for drive in driven:
+        states.append(state)
+        state = after + state @ loop + drive
+    return output + torch.stack(states) @ reading + errors
 
 
 def match_fits(
@@ -103,71 +159,70 @@ def match_fits(
     method: str = "quantiles",
     furthest: float = 0.25,
 ) -> MatchedTables:
-    """Match the rows of several fits' tables to each other, and give intervals.
+    """Match the rows of several fits' tables with each other, and compute intervals.
 
-    As poles s = -log(eigenvalue) two rows are |s - s'| / (|s| + |s'| + 0.01) apart, which is relative in half-life and
-    period alike: a quarter is a period of 24 beside one of 40. The hundredth is for what hardly moves in 100 steps:
-    there, levels and slow trends are the same. Each table is matched to that of the fit to the data itself,
-    `fitted`, or without it to that which lies nearest to all others, so that the sum of these distances is smallest;
-    features of different layers, directions or gates are never matched. A row appears in a fit if its match is no
-    further than `furthest`. Intervals are of all matches, near or not: the less sure a row is, the further away are
-    some. Where fewer than `level` of the fits have a match there is no interval.
+    In terms of poles s = -log(eigenvalue), the distance of two rows is |s - s'| / (|s| + |s'| + 0.01), which is
+    relative in half-life and period alike: periods of 24 and 40 are a quarter apart. The 0.01 makes levels and slow
+    trends, which hardly move in 100 steps, count as the same. Each table is matched with the reference so that the sum
+    of these distances is smallest; features of different layers, directions or gates are never matched. The reference
+    is `fitted`, the table of the fit to the data itself, or, without it, the table nearest to all others. A row appears
+    in a fit if its match is no further than `furthest`. Intervals use all matches, near or not, so that an uncertain
+    row gets a wide interval. If fewer than `level` of the fits have a match, there is no interval.
 
-    `method`: "quantiles" of the fits, for seeds. "bootstrap", for fits to series that were drawn anew (see
-    `bootstrap_series`): the estimate is that of `fitted`, and Student's interval of the scatter around it.
-    "jackknife", for fits that leave out one stretch of the data each: the same, with the scatter widened to that of
-    fits to independent data. Both are taken of the logarithms of periods and half-lives.
+    `method` is "quantiles" of the fits, for different seeds; "bootstrap", for fits to drawn series (see
+    `bootstrap_series`), Student's interval around the estimate of `fitted`; or "jackknife", for fits that each leave
+    out one stretch of the data, the same with the scatter widened to that of fits to independent data. The last two use
+    the logarithms of periods and half-lives.
     """
     _check(tables, fitted, level, method, furthest)
     reference = tables[_most_central(tables)] if fitted is None else fitted
     near: list[list[Row]] = [[] for _ in reference]
-    found: list[list[Row]] = [[] for _ in reference]
+    every: list[list[Row]] = [[] for _ in reference]
     for table in tables:
         for row, column, apart in _pairs(reference, table, furthest):
-            found[row].append(table[column])
+            every[row].append(table[column])
             if apart < furthest:
                 near[row].append(table[column])
     matched = [
-        _matched(row, close, every, len(tables), level, method, fitted is not None)
-        for row, close, every in zip(reference, near, found, strict=True)
+        _matched(row, close, rows, len(tables), level, method, fitted is not None)
+        for row, close, rows in zip(reference, near, every, strict=True)
     ]
-    matched.sort(key=lambda one: (-one.frequency, -(0 if math.isnan(one.share.estimate) else one.share.estimate)))
-    return MatchedTables(reference.name, tuple(matched), len(tables), level, reference.time)
+    matched.sort(key=lambda row: (-row.frequency, -(0 if math.isnan(row.share.estimate) else row.share.estimate)))
+    return MatchedTables(name=reference.name, rows=tuple(matched), fits=len(tables), level=level, time=reference.time)
 
 
 def nearest(row: Row, matched: MatchedTables, furthest: float = 0.25) -> Matched | None:
-    """What several fits say of a row of one of them."""
-    apart = distances([row], [one.row for one in matched])[0]
+    """Return the match that is nearest to a row, if it is near enough."""
+    apart = distances([row], [match.row for match in matched])[0]
     best = int(apart.argmin())
     return matched.rows[best] if apart[best] < furthest else None
 
 
 def distances(first: Sequence[Row], second: Sequence[Row]) -> Array:
-    """How far apart the rows of two tables are, (len(first), len(second)), from 0 to 1."""
+    """Return the distances (len(first), len(second)) of the rows of two tables, from 0 to 1."""
     ours, theirs = _poles(first)[:, None], _poles(second)[None, :]
-    relative: Array = abs(ours - theirs) / (abs(ours) + abs(theirs) + _SLOW)
-    return relative
+    return abs(ours - theirs) / (abs(ours) + abs(theirs) + _SLOW_RATE)
 
 
 def _poles(rows: Sequence[Row]) -> NDArray[np.complex128]:
-    # A modulus of zero is gone at once; a rate of 50 a step is that for all purposes.
+    # A modulus of zero is gone at once, as is, for all purposes, a rate of 50 per step.
     return np.array([complex(min(-math.log(max(row.modulus, 1e-22)), 50.0), row.angle) for row in rows], dtype=complex)
 
 
 def _pairs(first: Sequence[Row], second: Sequence[Row], furthest: float) -> list[tuple[int, int, float]]:
-    """The best assignment of rows to rows at the same places, and how far apart they are."""
+    """Return the best assignment of rows to rows at the same places, and their distances."""
     from scipy.optimize import linear_sum_assignment
 
     apart = distances(first, second)
-    elsewhere = np.array([[one.place != other.place for other in second] for one in first])
-    # What is beyond counts nearly alike, so that two that are the same are not parted for two that are not.
+    elsewhere = np.array([[row.place != other.place for other in second] for row in first])
+    # Distances beyond the limit count nearly alike, so that equal rows are not split to bring unequal ones closer.
     cost = np.minimum(apart, furthest) + 1e-3 * apart + 10 * elsewhere
     pairs = zip(*linear_sum_assignment(cost), strict=True)
     return [(int(i), int(j), float(apart[i, j])) for i, j in pairs if not elsewhere[i, j]]
 
 
 def _most_central(tables: Sequence[Table[Any]]) -> int:
-    """The table whose rows lie nearest to those of all others."""
+    """Return the index of the table whose rows are nearest to those of all others."""
     totals = np.zeros(len(tables))
     for i, first in enumerate(tables):
         for j in range(i):
@@ -180,70 +235,70 @@ def _most_central(tables: Sequence[Table[Any]]) -> int:
 def _matched(
     row: Row, near: list[Row], rows: list[Row], fits: int, level: float, method: str, is_estimate: bool
 ) -> Matched:
-    """What the fits say of a row, which is the estimate itself or only one of them."""
+    """Compute the intervals of a row, which is the estimate itself or just one of the fits."""
 
     def interval(name: str, logarithmic: bool = False, least: float = -math.inf) -> Interval:
-        values = np.array([getattr(one, name) for one in rows], dtype=float)
+        values = np.array([getattr(match, name) for match in rows], dtype=float)
         values = values[~np.isnan(values)]
         estimate = float(getattr(row, name)) if is_estimate else None
         if len(values) < max(2, level * fits):
             return Interval(float(getattr(row, name)), math.nan, math.nan)
         if method == "quantiles":
             return _quantiles(values, estimate, level)
-        # Of the mean of fits that leave one of n stretches out, the variance is (n - 1)^2 / n times theirs.
-        wider = (fits - 1) / math.sqrt(fits) if method == "jackknife" else 1.0
-        found = _student(values, estimate, level, wider, logarithmic)
-        return replace(found, low=max(found.low, least))
+        # The variance of an estimate is (n - 1)^2 / n times that of n fits which leave out one stretch each.
+        scale = (fits - 1) / math.sqrt(fits) if method == "jackknife" else 1.0
+        limits = _student(values, estimate, level, scale, logarithmic)
+        return replace(limits, low=max(limits.low, least))
 
     modulus, half_life = interval("modulus", least=0.0), interval("half_life", logarithmic=True)
     if method != "quantiles" and half_life.estimate in (0.0, math.inf) and not math.isnan(modulus.low):
-        # These have no logarithm around which anything would scatter.
+        # These have no finite logarithm, so the limits follow from the modulus.
         low, high = (half_life_of(limit) for limit in (modulus.low, modulus.high))
         half_life = Interval(half_life.estimate, low, high)
-    labels = [one.label for one in near] or [row.label]
+    labels = [match.label for match in near] or [row.label]
     return Matched(
-        row,
-        tuple(near),
-        max(sorted(set(labels)), key=lambda label: (labels.count(label), label == row.label)),
-        len(near) / fits,
-        modulus,
-        interval("period", logarithmic=True, least=2.0),
-        half_life,
-        interval("share"),
+        row=row,
+        rows=tuple(near),
+        label=max(sorted(set(labels)), key=lambda label: (labels.count(label), label == row.label)),
+        frequency=len(near) / fits,
+        modulus=modulus,
+        period=interval("period", logarithmic=True, least=2.0),
+        half_life=half_life,
+        share=interval("share"),
     )
 
 
 def _quantiles(values: Array, estimate: float | None, level: float) -> Interval:
-    # Of existing values, since a period or a half-life may be infinite.
+    # Without interpolation, since a period or a half-life may be infinite.
     low, middle, high = np.quantile(values, [(1 - level) / 2, 0.5, (1 + level) / 2], method="inverted_cdf")
     return Interval(float(middle) if estimate is None else estimate, float(low), float(high))
 
 
-def _student(values: Array, estimate: float | None, level: float, wider: float, logarithmic: bool) -> Interval:
-    """Student's interval around the estimate, or the mean, of what scatters like the values times `wider`."""
+def _student(values: Array, estimate: float | None, level: float, scale: float, logarithmic: bool) -> Interval:
+    """Return Student's interval around the estimate, or the mean, with the standard deviation times `scale`."""
     from scipy.special import stdtrit
 
-    endless = float((~np.isfinite(values)).mean())  # periods of decays, half-lives of what does not fade
-    scaled = values[np.isfinite(values)]
-    if len(scaled) < 2 or estimate == math.inf or (logarithmic and (estimate == 0 or not scaled.all())):
+    infinite = float((~np.isfinite(values)).mean())  # periods of decays, half-lives of modes that do not fade
+    finite = values[np.isfinite(values)]
+    if len(finite) < 2 or estimate == math.inf or (logarithmic and (estimate == 0 or not finite.all())):
         return _quantiles(values, estimate, level)
-    scaled = np.log(scaled) if logarithmic else scaled
-    centre = float(scaled.mean()) if estimate is None else math.log(estimate) if logarithmic else estimate
-    width = wider * float(scaled.std(ddof=1)) * float(stdtrit(len(scaled) - 1, (1 + level) / 2))
+    finite = np.log(finite) if logarithmic else finite
+    centre = float(finite.mean()) if estimate is None else math.log(estimate) if logarithmic else estimate
+    width = scale * float(finite.std(ddof=1)) * float(stdtrit(len(finite) - 1, (1 + level) / 2))
     low, middle, high = (math.exp(at) if logarithmic else at for at in (centre - width, centre, centre + width))
-    return Interval(middle, low, math.inf if endless > (1 - level) / 2 else high)
+    return Interval(middle, low, math.inf if infinite > (1 - level) / 2 else high)
 
 
 def _check(tables: Sequence[Table[Any]], fitted: Table[Any] | None, level: float, method: str, furthest: float) -> None:
     if len(tables) < 2:
-        raise ValueError(f"several fits are compared with each other; got {len(tables)}")
-    if any(len(one) == 0 for one in tables):
-        raise ValueError("a fit without any features has nothing to match")
-    if method not in METHODS:
-        raise ValueError(f"method should be one of {', '.join(map(repr, METHODS))}, got {method!r}")
+        raise ArgumentError(argument="tables", expected="the tables of at least 2 fits", got=len(tables))
+    if any(len(table) == 0 for table in tables):
+        raise InputError("a fit without features or modes has nothing to match")
+    check_choice("method", method, METHODS)
     if method == "bootstrap" and fitted is None:
-        raise ValueError("the bootstrap says how far estimates scatter; give the table of the fit to the data: fitted=")
+        expected = "the table of the fit to the data, around which bootstrap fits scatter"
+        raise ArgumentError(argument="fitted", expected=expected, got=None)
     if len({table.name for table in (*tables, *([] if fitted is None else [fitted]))}) > 1:
-        raise ValueError("recurrence features are no forecast modes; compare tables of one kind")
-    if not 0 < level < 1 or not 0 < furthest <= 1:
-        raise ValueError(f"level and furthest lie between 0 and 1, got {level} and {furthest}")
+        raise InputError("recurrence features and forecast modes cannot be compared", hint="pass tables of one kind")
+    check_number("level", level, "a number between 0 and 1", lambda value: 0 < value < 1)
+    check_number("furthest", furthest, "a number above 0, at most 1", lambda value: 0 < value <= 1)

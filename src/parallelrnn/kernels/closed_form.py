@@ -21,7 +21,7 @@ def last_linear_state(x: Tensor, weights: Weights) -> Tensor:
         input_map = torch.cat([input_map, bias[:, None]], -1)
     responses = _impulse_responses(weights.recurrent[0], input_map, steps)  # (T, d, C or C + 1), the latest first
     by_time = responses[..., :inputs].flip(0).transpose(1, 2).reshape(steps * inputs, -1)  # (T C, d)
-    state = x.reshape(len(x), -1) @ by_time
+    state = x.reshape(x.shape[0], -1) @ by_time
     return state if responses.shape[-1] == inputs else state + responses[..., -1].sum(0)
 
 

@@ -82,7 +82,7 @@ def choose(backend: str, weights: Weights) -> str:
             reason = "it has no forward-mode derivatives, and none within torch.func.grad"
         if reason:
             install = f", or {LIBRARY.advice}" if backend == "cpu" and INSTRUCTIONS is None else ""
-            problem = f"backend {backend!r} cannot run this: {reason}"
+            problem = f"{backend!r} cannot run this: {reason}"
             raise UnavailableError(problem, argument="backend", got=backend, hint=f"use backend='auto'{install}")
         return backend
     if torch.onnx.is_in_onnx_export():

@@ -300,7 +300,7 @@ def _backend(name: str, weights: Weights) -> ModuleType:
     check_choice("backend", name, BACKENDS)
     reason = BACKENDS[name].unsupported_reason(weights)
     if reason:
-        raise UnavailableError(f"backend {name!r} cannot run this: {reason}", argument="backend", got=name)
+        raise UnavailableError(f"{name!r} cannot run this: {reason}", argument="backend", got=name)
     return BACKENDS[name]
 
 

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from parallelrnn.errors import InputError
-from parallelrnn.interpret.text import printable
+from parallelrnn.errors import InputError, printable
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable

@@ -121,7 +121,7 @@ class BlockRecurrentTransformer(nn.Module):
         check_choice("attention", attention, ATTENTIONS)
         check_choice("gate", gate, GATES)
         if segment_length is not None and num_segments is not None:
-            raise ArgumentError("segment_length and num_segments exclude each other", argument="num_segments")
+            raise ArgumentError(argument="num_segments", expected="None if segment_length is given", got=num_segments)
         if truncate is not None:
             check_integer("truncate", truncate, 2)  # within one segment no state would learn
         in_layers = num_layers * d_model * (12 * d_model + num_heads)  # at least

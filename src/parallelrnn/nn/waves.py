@@ -62,7 +62,7 @@ class WaveDecoder(nn.Module):
         check_size("output_size", output_size)
         units = 2 * check_integer("num_waves", num_waves, 0) + check_integer("num_decays", num_decays, 0)
         if units == 0:
-            raise ArgumentError("num_waves and num_decays are both 0", argument="num_waves", hint="use at least one")
+            raise ArgumentError(argument="num_waves", expected="at least one wave or decay in total", got=0)
         check_memory((input_size + 1) * output_size * units, device, dtype)
         self.input_size, self.output_size = input_size, output_size
         self.log_rate = nn.Parameter(torch.empty(num_waves, device=device, dtype=dtype))

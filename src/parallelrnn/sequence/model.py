@@ -12,10 +12,8 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from parallelrnn.errors import check_choice
 from parallelrnn.interpret.contributions import BlockName, Contributions, NoVariationError
-from parallelrnn.interpret.features import Features, features_of_blocks
-from parallelrnn.interpret.shares import Shares
-from parallelrnn.interpret.text import Summary
-from parallelrnn.interpret.units import Step
+from parallelrnn.interpret.display import Step, Summary
+from parallelrnn.interpret.features import Features, Shares, features_of_blocks
 from parallelrnn.io import check_agreement, check_counts, check_shapes, shapes_of, tensors_under
 from parallelrnn.nn import recurrent_blocks
 from parallelrnn.nn.encoder import TransformerEncoder, check_encoder, in_segments, make_encoder
@@ -148,7 +146,9 @@ class SequenceExplanation:
             for direction in ("forward", "reverse")[: layer.num_directions]
             for block in range(layer.num_blocks)
         ]
-        return cls(features, Contributions(parts, bias, parts.sum(1) + bias, True, "output", tuple(names)))
+        total, blocks = parts.sum(1) + bias, tuple(names)
+        components = Contributions(parts=parts, bias=bias, total=total, batch_first=True, of="output", blocks=blocks)
+        return cls(features, components)
 
     def summary(self, most: int = 5) -> Summary:
         """Return a table of the features with the largest shares, for the terminal."""

@@ -1,10 +1,10 @@
 """FNN <-> ParaRNN: Proposition C.1 of arXiv 2605.02692 and its lemmas, as functions that return networks.
 
-What a feedforward network makes of the first steps of a sequence, stacked one above the other, a ParaRNN gives as its
-output at the last of them, and the other way round. Every weight is computed in exact arithmetic and rounded once, so
-that `rounding_bound` says how far apart two such networks can be.
+The output of a feedforward network for the first steps of a sequence, stacked, is the output of a ParaRNN at the last
+of these steps, and vice versa. Every weight is computed in exact arithmetic and rounded once, so that `rounding_bound`
+bounds the difference between two such networks.
 
-Not to be confused with `from_torch`, which keeps what a recurrent layer remembers: here only the function is kept.
+Not to be confused with `from_torch`, which keeps the memory of a recurrent layer: here only the function is kept.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from parallelrnn.nn.blocks import check_size
+from parallelrnn.errors import ArgumentError, check_integer
 from parallelrnn.theory.networks import (
     ModifiedLayer,
     ModifiedParaRNN,
@@ -43,10 +43,10 @@ __all__ = [
 
 
 def para_from_fnn(fnn: nn.Sequential, steps: int, at: int, block_size: int = 2) -> ParaRNNNetwork:
-    """A ParaRNN whose output at step `at` is the FNN of the inputs up to there: Proposition C.1 (i).
+    """Return a ParaRNN whose output at step `at` is the FNN of the inputs up to there: Proposition C.1 (i).
 
-    More than that: its output at each of the first `steps` steps is the FNN of the last `at` inputs up to there, with
-    zeros before the first one. So it is bounded wherever the FNN is. All this for inputs in [0, 1].
+    Moreover, its output at each of the first `steps` steps is the FNN of the last `at` inputs up to there, with zeros
+    before the first, so it is bounded wherever the FNN is. All of this holds for inputs in [0, 1].
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def para_from_fnn(fnn: nn.Sequential, steps: int, at: int, block_size: int = 2) 
     steps
         The length T of the sequences.
     at
-        How many steps the FNN sees; and the step at which it sees them all, counted from 1: `network(x)[:, at - 1]` is
+        The number of steps that the FNN sees, and the step at which it sees them all: `network(x)[:, at - 1]` is
         `fnn(x[:, :at].flatten(1))`, up to `rounding_bound(network, x)[:, at - 1]`.
     block_size
         At least 2.
@@ -64,13 +64,13 @@ def para_from_fnn(fnn: nn.Sequential, steps: int, at: int, block_size: int = 2) 
     Returns
     -------
     ParaRNNNetwork
-        With hidden_size (input_size + 1) d + block_size and 2 (T + L - 1) recurrent layers. If block_size does not
-        divide (input_size + 1) d, d is the next larger number for which it does.
+        It has hidden_size (input_size + 1) d + block_size and 2 (T + L - 1) recurrent layers. If block_size does not
+        divide (input_size + 1) d, d is replaced by the next larger number for which it does.
 
     Notes
     -----
-    Rounding errors grow about elevenfold with each further step, so `steps` should be no more than is needed. Of small
-    networks about nine digits are certain at 6 steps, six at 10, and none at 15.
+    Rounding errors grow about elevenfold with each step, so `steps` should be no larger than needed. For small networks
+    about nine digits are certain at 6 steps, six at 10, and none at 15.
 
     Examples
     --------
@@ -86,11 +86,11 @@ def para_from_fnn(fnn: nn.Sequential, steps: int, at: int, block_size: int = 2) 
 
 
 def modified_from_fnn(fnn: nn.Sequential, steps: int, at: int, block_size: int = 2) -> ModifiedParaRNN:
-    """A modified ParaRNN with the outputs that `para_from_fnn` promises, for any inputs: Lemma C.2.
+    """Return a modified ParaRNN with the outputs of `para_from_fnn`, for any inputs: Lemma C.2.
 
-    Of (input_size + 1) d units and T + L - 1 recurrent layers. For each row of the FNN's first weight there are a copy
-    of the input and a running sum; T sums of sums, with what enters each well chosen, come to any weighted sum over the
-    steps (Step 1). The other layers of the FNN follow position by position (Steps 2 and 3). Arguments as there.
+    It has (input_size + 1) d units and T + L - 1 recurrent layers. Each row of the FNN's first weight has a copy of the
+    input and a running sum; T nested sums, with suitable inputs, yield any weighted sum over the steps (Step 1). The
+    other layers of the FNN follow position by position (Steps 2 and 3). The arguments are those of `para_from_fnn`.
     """
     layers = affine_layers(fnn)
     first_weight, first_bias = layers[0]
@@ -100,7 +100,7 @@ def modified_from_fnn(fnn: nn.Sequential, steps: int, at: int, block_size: int =
     is_sum = torch.arange(width) % (input_size + 1) == input_size
     identity = torch.eye(width, dtype=torch.float64)
     summing = _summing_layers(_entering(first_weight, steps, at), is_sum, block_size)
-    layers[0] = (identity[is_sum][: len(first_bias)], first_bias)  # its weighted sums are there already
+    layers[0] = (identity[is_sum][: len(first_bias)], first_bias)  # its weighted sums are already computed
     *activated, (weight, bias) = [(_padded(weight, width, width), _padded(bias, width)) for weight, bias in layers]
     no_blocks = torch.zeros(width // block_size, block_size, block_size, dtype=torch.float64)
     everywhere = torch.ones(width, dtype=torch.bool)
@@ -114,18 +114,17 @@ def modified_from_fnn(fnn: nn.Sequential, steps: int, at: int, block_size: int =
 
 
 def para_from_modified(modified: ModifiedParaRNN, steps: int) -> ParaRNNNetwork:
-    """A ParaRNN with the outputs of a modified one at each of the first `steps` steps: Lemma C.1.
+    """Return a ParaRNN with the outputs of a modified one at each of the first `steps` steps: Lemma C.1.
 
-    For inputs in [0, 1]. Of block_size more units and twice the layers: one for the input's part of a layer and one for
-    the recurrence. A unit that is not activated is held with an offset that keeps it positive, so that the ReLU does
-    nothing. Its recurrence expects the offset in the state before, which is zero before the first step; so the extra
-    block of the layer below tells the first step from the others, and what is missing is added.
+    This holds for inputs in [0, 1]. The ParaRNN has block_size more units and twice as many layers: one for the input's
+    part of a layer and one for the recurrence. A unit that is not activated gets an offset that keeps it positive, so
+    that the ReLU does nothing. Its recurrence expects the offset in the previous state, which is zero before the first
+    step; so the extra block of the layer below marks the first step, and the missing offset is added there.
     """
     block_size = modified.block_size
     if block_size < 2:
-        raise ValueError(
-            f"block_size must be at least 2, got {block_size}: two units of the extra block tell the first step apart"
-        )
+        expected = "at least 2, since two units of the extra block mark the first step"
+        raise ArgumentError(argument="block_size", expected=expected, got=block_size)
     width, input_size = modified.input_map.shape
     hidden_size, depth = width + block_size, 2 * len(modified.layers)
     network = ParaRNNNetwork(input_size, hidden_size, len(modified.output_map), depth, block_size=block_size)
@@ -143,7 +142,7 @@ def para_from_modified(modified: ModifiedParaRNN, steps: int) -> ParaRNNNetwork:
     offset = torch.where(aggregate.activated, 0.0, _offset(low))
     _, weight, bias = _input_part(aggregate, below, offset)
     output_map = _padded(modified.output_map, len(modified.output_map), hidden_size)
-    output_map[:, width] = _sum(-modified.output_map * offset)  # Q has no bias, so it takes the unit that is one
+    output_map[:, width] = _sum(-modified.output_map * offset)  # Q has no bias, so it uses the unit that is one
     _set(network.fully_connected.weight, weight)
     _set(network.fully_connected.bias, bias)
     _set(network.output_map.weight, output_map)
@@ -151,20 +150,20 @@ def para_from_modified(modified: ModifiedParaRNN, steps: int) -> ParaRNNNetwork:
 
 
 def fnn_from_para(network: ParaRNNNetwork, at: int) -> nn.Sequential:
-    """An FNN of the inputs up to step `at` that gives a ParaRNN's output there: Proposition C.1 (ii).
+    """Return an FNN of the inputs up to step `at` that computes a ParaRNN's output there: Proposition C.1 (ii).
 
-    `fnn(x[:, :at].flatten(1))` equals `network(x)[:, at - 1]` for all real x. Of (at + 1) L + 2 Linears for L recurrent
-    layers, with no more than (2 at - 1) hidden_size units in between. Each recurrent layer becomes at + 1 of them, the
-    t-th of which takes step t.
+    `fnn(x[:, :at].flatten(1))` equals `network(x)[:, at - 1]` for all real x. It has (at + 1) L + 2 Linears for L
+    recurrent layers, with at most (2 at - 1) hidden_size units in between. Each recurrent layer becomes at + 1 Linears,
+    the t-th of which performs step t.
     """
-    check_size("at", at)
+    check_integer("at", at, 1)
     linears: list[nn.Linear] = []
     input_map: Tensor | None = network.input_map.weight.detach()
     for layer in network.layers():
         linears += _unrolled(layer, at, input_map)
         input_map = None
     last = torch.zeros(1, at, dtype=torch.float64)
-    last[0, -1] = 1.0  # only step `at` is asked for
+    last[0, -1] = 1.0  # only step `at` is needed
     full = network.fully_connected
     linears.append(_linear(torch.kron(last, full.weight.detach()), full.bias.detach()))
     linears.append(_linear(network.output_map.weight.detach()))
@@ -173,7 +172,7 @@ def fnn_from_para(network: ParaRNNNetwork, at: int) -> nn.Sequential:
 
 
 def inverse_pascal(size: int) -> list[list[int]]:
-    """The inverse of the matrix of binomials (i + j choose i), i and j from 0 to size - 1: it is one of integers.
+    """Return the inverse of the matrix of binomials (i + j choose i), i and j from 0 to size - 1, which has integers.
 
     The matrix is L L^T with L the lower triangle of (i choose j), whose inverse is that of (-1)^(i - j) (i choose j).
 
@@ -188,10 +187,10 @@ def inverse_pascal(size: int) -> list[list[int]]:
 
 
 def _entering(weight: Tensor, steps: int, at: int) -> Tensor:
-    """What of the input enters each layer's running sums, (T, rows, input_size): the b_l of Step 1.
+    """Return the input weights of each layer's running sums, (T, rows, input_size): the b_l of Step 1.
 
-    After n more sums over time, what entered s steps ago counts (n + s choose n) times, n and s from 0 to T - 1. Inputs
-    that are `at` steps old or older are to count nothing.
+    After n more sums over time, an input of s steps ago counts (n + s choose n) times, n and s from 0 to T - 1. Inputs
+    that are `at` or more steps old must not count.
     """
     by_age = pad(weight.unflatten(1, (at, -1)).flip(1), (0, 0, 0, steps - at))  # (rows, T, input_size)
     inverse = np.array(inverse_pascal(steps), dtype=object)
@@ -200,7 +199,7 @@ def _entering(weight: Tensor, steps: int, at: int) -> Tensor:
 
 
 def _summing_layers(entering: Tensor, is_sum: Tensor, block_size: int) -> list[ModifiedLayer]:
-    """For each row a copy of the input and a sum: s(t) = s(t - 1) + (sum of the layer below) + b_l x(t)."""
+    """Return layers with an input copy and a sum per row: s(t) = s(t - 1) + (sum of the layer below) + b_l x(t)."""
     size = entering.shape[-1] + 1
     rows = torch.arange(len(is_sum) // size)
     recurrent = torch.diag_embed(is_sum.double().reshape(-1, block_size))  # (K, D, D)
@@ -213,7 +212,7 @@ def _summing_layers(entering: Tensor, is_sum: Tensor, block_size: int) -> list[M
 
 
 def _input_part(layer: ModifiedLayer, below: Tensor, lift: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """W_x x + b, lifted, for x held with the offsets `below`: blocks, weight and bias.
+    """Return blocks, weight and bias of W_x x + b, lifted, for x stored with the offsets `below`.
 
     The extra block starts with two units: one(t) = 1, and first(t) = relu(1 - one(t - 1)), which is 1 at the first step
     alone, since one(0) = 0.
@@ -228,9 +227,9 @@ def _input_part(layer: ModifiedLayer, below: Tensor, lift: Tensor) -> tuple[Tens
 
 
 def _recurrent_part(layer: ModifiedLayer, lift: Tensor, offset: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """W_h h + (what `_input_part` gives), each unit with its offset instead of the lift: blocks, weight and bias."""
+    """Return blocks, weight and bias of W_h h plus the output of `_input_part`, with offsets in place of the lift."""
     width, block_size = len(layer.bias), layer.recurrent.shape[-1]
-    remembered = torch.block_diag(*layer.recurrent) * offset  # adds up to what of W_h h is none, but for the first step
+    remembered = torch.block_diag(*layer.recurrent) * offset  # what offsets add to W_h h, except at the first step
     weight = _padded(torch.eye(width, dtype=torch.float64), width + block_size, width + block_size)
     weight[:width, width + 1] = _sum(remembered)
     bias = _sum(offset[:, None], -lift[:, None], -remembered)
@@ -238,10 +237,10 @@ def _recurrent_part(layer: ModifiedLayer, lift: Tensor, offset: Tensor) -> tuple
 
 
 def _unrolled(layer: RecurrentLayer, steps: int, input_map: Tensor | None) -> list[nn.Linear]:
-    """One recurrent layer over all steps as steps + 1 Linears; an input map, if there is one, comes before the first.
+    """Return one recurrent layer over all steps as steps + 1 Linears; an input map, if any, is part of the first.
 
     After the t-th of them the units are h, relu(-h) for each state h of the steps before t, then h at step t, then
-    relu(x), relu(-x) for each input x after t. The last puts x = relu(x) - relu(-x) together again, for states as well.
+    relu(x), relu(-x) for each input x after t. The last one recombines x = relu(x) - relu(-x), also for states.
     """
     size = len(layer.recurrent)
     identity = torch.eye(size, dtype=torch.float64)
@@ -255,7 +254,7 @@ def _unrolled(layer: RecurrentLayer, steps: int, input_map: Tensor | None) -> li
     state = torch.cat([layer.recurrent, layer.input, -layer.input], 1)  # (d, 3d): from h, relu(x) and relu(-x)
     step = torch.cat([_padded(both, 2 * size, 3 * size), state])  # (3d, 3d)
     for t in range(1, steps):
-        before, after = 2 * (t - 1) * size, 2 * (steps - 1 - t) * size  # units that stay as they are
+        before, after = 2 * (t - 1) * size, 2 * (steps - 1 - t) * size  # units that stay unchanged
         weight = torch.block_diag(torch.eye(before).double(), step, torch.eye(after).double())
         linears.append(_linear(weight, pad(bias, (before + 2 * size, after))))
     linears.append(_linear(torch.block_diag(*[both.T] * (steps - 1), identity)))
@@ -263,37 +262,35 @@ def _unrolled(layer: RecurrentLayer, steps: int, input_map: Tensor | None) -> li
 
 
 def _offset(low: Tensor) -> Tensor:
-    """What makes values from `low` on positive: powers of two, by which products are exact, or zero where it can be.
+    """Return offsets that make values from `low` on positive: powers of two, whose products are exact, or zero.
 
-    The paper's delta is 1 here: scaling by a power of two changes no rounding, and by anything else adds some. The
-    margin, a thousandth at least, is for rounding in `low`.
+    The paper's delta is 1 here: scaling by a power of two changes no rounding, and any other factor adds some. The
+    margin of at least a thousandth covers rounding in `low`.
     """
     _, exponent = torch.frexp(-low * (1 + 2**-10))
     return torch.where(low < 0, torch.exp2(exponent.double()), 0.0)
 
 
 def _input_size(inputs: int, steps: int, at: int) -> int:
-    check_size("steps", steps)
-    check_size("at", at)
+    check_integer("steps", steps, 1)
+    check_integer("at", at, 1)
     if at > steps:
-        raise ValueError(f"at counts steps from 1 to steps={steps}, got {at}; use at most {steps}, or more steps")
+        raise ArgumentError(argument="at", expected=f"at most {steps}, the number of steps", got=at)
     if inputs % at:
-        raise ValueError(
-            f"expected an FNN of the inputs at {at} steps, stacked, so with a multiple of {at} inputs, got one with "
-            f"{inputs}; use another `at`, or another FNN"
-        )
+        expected = f"an FNN of the stacked inputs of {at} steps, with a multiple of {at} inputs"
+        raise ArgumentError(argument="fnn", expected=expected, got=inputs)
     return inputs // at
 
 
 def _width(rows: int, input_size: int, block_size: int) -> int:
-    """The first multiple of both block_size and input_size + 1 that holds `rows` rows: FNNs can be made wider."""
-    check_size("block_size", block_size)
+    """Return the least multiple of both block_size and input_size + 1 that has room for `rows` rows."""
+    check_integer("block_size", block_size, 1)
     step = block_size // gcd(block_size, input_size + 1)
     return (input_size + 1) * -(-rows // step) * step
 
 
 def _sum(*terms: Tensor) -> Tensor:
-    """The sums of the rows of matrices side by side, rounded once."""
+    """Return the sums of the rows of matrices side by side, rounded once."""
     return torch.tensor([fsum(row) for row in torch.cat(terms, 1).tolist()], dtype=torch.float64)
 
 
@@ -307,7 +304,7 @@ def _rounded(values: NDArray[Any]) -> Tensor:
 
 
 def _padded(values: Tensor, *shape: int) -> Tensor:
-    """Zeros to the right and below, up to this shape."""
+    """Pad with zeros to the right and below, up to this shape."""
     margins = [side for have, want in zip(values.shape, shape, strict=True) for side in (want - have, 0)]
     return pad(values, margins[::-1])
 
@@ -326,7 +323,7 @@ def _set_layer(network: ParaRNNNetwork, index: int, recurrent: Tensor, weight: T
 
 
 def _linear(weight: Tensor, bias: Tensor | None = None) -> nn.Linear:
-    linear = nn.Linear(weight.shape[1], weight.shape[0], device="meta")  # no weights are drawn: there are millions
+    linear = nn.Linear(weight.shape[1], weight.shape[0], device="meta")  # draws no weights: they may be millions
     linear.weight = nn.Parameter(weight.clone())
     linear.bias = nn.Parameter(weight.new_zeros(len(weight)) if bias is None else bias.clone())
     return linear

@@ -1,8 +1,8 @@
-"""The networks of Section 4 of arXiv 2605.02692, their ranges over inputs in [0, 1], and what rounding does to them.
+"""The networks of Section 4 of arXiv 2605.02692, their ranges over inputs in [0, 1], and their rounding errors.
 
-Three classes of functions of a sequence: feedforward networks (FNNs) over the first steps, stacked one above the other;
-ParaRNNs, which end in a ReLU layer and a linear map; and, between the two, modified ParaRNNs, of whose units only some
-pass through a ReLU. `parallelrnn.theory.equivalence` turns one into the other.
+There are three classes of functions of a sequence: feedforward networks (FNNs) of the first steps, stacked; ParaRNNs,
+which end in a ReLU layer and a linear map; and, in between, modified ParaRNNs, in which only some units pass through a
+ReLU. `parallelrnn.theory.equivalence` converts between them.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from parallelrnn.errors import ArgumentError, ArgumentTypeError, InputError, check_integer
 from parallelrnn.nn import ParaRNN
-from parallelrnn.nn.blocks import check_size
 
 
 class ParaRNNNetwork(nn.Module):
-    """Q o F o R_L o ... o R_1 o P: the deep ParaRNN of Section 4, with outputs at every step.
+    """The deep ParaRNN Q o F o R_L o ... o R_1 o P of Section 4, with outputs at every step.
 
     P and Q are linear maps without bias, the R_l are ReLU layers of blocks that start from zeros, and F, a fully
-    connected layer with ReLU, is their aggregate. Takes (B, T, input_size) and gives (B, T, output_size), in float64.
+    connected layer with ReLU, is their aggregate. Maps (B, T, input_size) to (B, T, output_size) in float64.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class ParaRNNNetwork(nn.Module):
         self.output_map = nn.Linear(hidden_size, output_size, bias=False, dtype=double)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The outputs at every step, from zero states."""
+        """Return the outputs at every step, from zero states."""
         states, _ = self.recurrent(self.input_map(x))
         output: Tensor = self.output_map(states)
         return output
@@ -58,7 +58,7 @@ class ParaRNNNetwork(nn.Module):
         return linear
 
     def layers(self) -> Iterator[RecurrentLayer]:
-        """The recurrent layers, first to last."""
+        """Yield the recurrent layers, first to last."""
         for index in range(self.recurrent.num_layers):
             names = (f"weight_hh_l{index}", f"weight_ih_l{index}", f"bias_ih_l{index}", f"bias_hh_l{index}")
             compact, *others = (getattr(self.recurrent, name).detach() for name in names)
@@ -67,7 +67,7 @@ class ParaRNNNetwork(nn.Module):
 
 @dataclass(frozen=True)
 class RecurrentLayer:
-    """One recurrent layer of a ParaRNN, its recurrent matrix in full."""
+    """One recurrent layer of a ParaRNN, with its full recurrent matrix."""
 
     recurrent: Tensor  # (d, d), block-diagonal
     input: Tensor  # (d, inputs)
@@ -77,7 +77,7 @@ class RecurrentLayer:
 
 @dataclass(frozen=True)
 class ModifiedLayer:
-    """A recurrent layer of which only some units are activated; with recurrent blocks of zeros, a position-wise one."""
+    """A recurrent layer in which only some units are activated; with zero recurrent blocks it is position-wise."""
 
     recurrent: Tensor  # (K, D, D)
     input: Tensor  # (d, d)
@@ -98,7 +98,7 @@ class ModifiedLayer:
 
 @dataclass(frozen=True)
 class ModifiedParaRNN:
-    """Q o F o R_L o ... o R_1 o P with partially activated layers, in float64: takes (B, T, input_size)."""
+    """The map Q o F o R_L o ... o R_1 o P with partially activated layers, in float64, of (B, T, input_size)."""
 
     input_map: Tensor  # P, (d, input_size)
     layers: tuple[ModifiedLayer, ...]  # R_1 ... R_L
@@ -106,7 +106,7 @@ class ModifiedParaRNN:
     output_map: Tensor  # Q, (output_size, d)
 
     def __call__(self, x: Tensor) -> Tensor:
-        """The outputs at every step, (B, T, output_size)."""
+        """Return the outputs at every step, (B, T, output_size)."""
         x = x @ self.input_map.T
         for layer in (*self.layers, self.aggregate):
             x = layer(x)
@@ -114,16 +114,17 @@ class ModifiedParaRNN:
 
     @property
     def block_size(self) -> int:
-        """Units in a block."""
+        """The number of units in a block."""
         return int(self.aggregate.recurrent.shape[-1])
 
     def lower_bounds(self, steps: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Below what each layer's units do not fall in the first `steps` steps, whatever the inputs in [0, 1].
+        """Yield lower bounds of each layer's units in the first `steps` steps, for all inputs in [0, 1].
 
-        For R_1 ... R_L and F, the bounds (d,) of W_x x + b, the input's part, and of the whole before activation. Exact
-        up to rounding where no unit below is activated, for then all is affine in the inputs; else sound.
+        For R_1 ... R_L and F these are the bounds (d,) of the input's part W_x x + b, and of the total before
+        activation. They are exact up to rounding if no unit below is activated, since everything is then affine in the
+        inputs; otherwise they are sound.
         """
-        check_size("steps", steps)
+        check_integer("steps", steps, 1)
         size = self.input_map.shape[1]
         gains = torch.eye(steps * size, dtype=torch.float64).unflatten(0, (steps, size))
         nothing = torch.zeros(size, dtype=torch.float64)
@@ -141,9 +142,9 @@ class ModifiedParaRNN:
 
 @dataclass(frozen=True)
 class _Range:
-    """What a vector may be: center + gain @ x + e for any x in [0, 1] and any |e| <= radius.
+    """The possible values of a vector: center + gain @ x + e for any x in [0, 1] and any |e| <= radius.
 
-    Plain intervals forget that sums of the same inputs cancel: over the stacked sums of `modified_from_fnn` they would
+    Plain intervals ignore that sums of the same inputs cancel: over the nested sums of `modified_from_fnn` they would
     grow far faster with each step.
     """
 
@@ -168,7 +169,7 @@ class _Range:
         return self.center + self.gain.clamp(min=0).sum(1) + self.radius
 
     def activate(self, units: Tensor) -> _Range:
-        """ReLU of some units: of those that may be negative, only the interval is kept."""
+        """Apply ReLU to some units; for those that may be negative, only the interval is kept."""
         cut = units & (self.low < 0)
         half = self.high.relu() / 2
         gain = torch.where(cut[:, None], 0.0, self.gain)
@@ -176,40 +177,38 @@ class _Range:
 
 
 def _lowest(ranges: list[_Range]) -> Tensor:
-    return torch.stack([each.low for each in ranges]).amin(0)
+    return torch.stack([value.low for value in ranges]).amin(0)
 
 
 def affine_layers(fnn: nn.Module) -> list[tuple[Tensor, Tensor]]:
-    """Weights and biases, in float64, of an FNN: an `nn.Sequential` of Linear, ReLU, Linear, ..., Linear."""
+    """Return weights and biases, in float64, of an FNN: an `nn.Sequential` of Linear, ReLU, Linear, ..., Linear."""
     modules = list(fnn) if isinstance(fnn, nn.Sequential) else []
     linears = [module for module in modules if type(module) is nn.Linear]
-    expected = [nn.ReLU if index % 2 else nn.Linear for index in range(2 * len(linears) - 1)]
-    if not linears or [type(module) for module in modules] != expected:
-        names = ", ".join(type(module).__name__ for module in modules)
-        raise TypeError(
-            "expected an nn.Sequential of Linear and ReLU in turn that starts and ends with a Linear, "
-            f"got {f'one of {names}' if names else type(fnn).__name__}; "
-            "put Linears that follow one another into one, and end with a Linear"
-        )
+    alternating = [nn.ReLU if index % 2 else nn.Linear for index in range(2 * len(linears) - 1)]
+    if not linears or [type(module) for module in modules] != alternating:
+        names = ", ".join(type(module).__name__ for module in modules) or type(fnn).__name__
+        expected = "an nn.Sequential of alternating Linear and ReLU that starts and ends with a Linear"
+        raise ArgumentTypeError(argument="fnn", expected=expected, got=names)
     layers: list[tuple[Tensor, Tensor]] = []
     for linear in linears:
         weight = linear.weight.detach().to("cpu", torch.float64)
         bias = weight.new_zeros(len(weight)) if linear.bias is None else linear.bias.detach().to(weight)
         if not (weight.isfinite().all() and bias.isfinite().all()):
-            raise ValueError(f"{linear} has weights that are not finite; has its training diverged?")
+            raise InputError(f"{linear} has weights that are not finite", hint="check whether training diverged")
         if layers and weight.shape[1] != len(layers[-1][1]):
-            raise ValueError(f"{linear} takes {weight.shape[1]} inputs, but the layer before has {len(layers[-1][1])}")
+            expected = f"{len(layers[-1][1])} inputs of {linear}, as many as the layer before has outputs"
+            raise ArgumentError(argument="fnn", expected=expected, got=weight.shape[1])
         layers.append((weight, bias))
     return layers
 
 
 @torch.no_grad()
 def rounding_bound(network: ParaRNNNetwork | nn.Sequential, x: Tensor) -> Tensor:
-    """How far rounding can take a network's outputs for x from those of exact arithmetic, entry by entry.
+    """Bound the rounding error of a network's outputs for x, entry by entry.
 
-    For a `ParaRNNNetwork` and x (B, T, input_size), or an FNN and x (B, inputs), in float64. It bounds the distance to
-    the function that was meant as well, if each weight is that function's, rounded. A running error bound (Higham,
-    "Accuracy and Stability of Numerical Algorithms", Section 3.3).
+    The network is a `ParaRNNNetwork` with x (B, T, input_size), or an FNN with x (B, inputs), in float64. The bound
+    also covers the distance to an intended function whose weights were rounded once. It is a running error bound
+    (Higham, "Accuracy and Stability of Numerical Algorithms", Section 3.3).
     """
     run = before = _Computed(x, torch.zeros_like(x))
     if isinstance(network, nn.Sequential):
@@ -226,22 +225,22 @@ def rounding_bound(network: ParaRNNNetwork | nn.Sequential, x: Tensor) -> Tensor
 
 @dataclass(frozen=True)
 class _Computed:
-    """Numbers as computed, and how far at most they are from exact ones, in whatever order sums are taken."""
+    """Computed numbers, and a bound of their distance from exact ones, for any order of summation."""
 
     value: Tensor
     error: Tensor
 
     def affine(self, weight: Tensor, *biases: Tensor) -> _Computed:
-        # A sum of n products is off by n units of rounding times the sum of their sizes. Zeros add nothing; the
-        # rounding of the weights counts as one more term. eps is twice the unit: that covers terms of higher order and
-        # the rounding of this bound itself.
+        # The error of a sum of n products is at most n rounding units times the sum of their sizes. Zeros add nothing;
+        # the rounding of the weights counts as one more term. eps is twice the rounding unit, which covers terms of
+        # higher order and the rounding of this bound itself.
         terms = (weight != 0).sum(1) + len(biases) + 1
         sizes = self.value.abs() @ weight.abs().T + sum(bias.abs() for bias in biases)
         error = self.error @ weight.abs().T + torch.finfo(torch.float64).eps * terms * sizes
         return _Computed(self.value @ weight.T + sum(biases), error)
 
     def relu(self) -> _Computed:
-        # No error grows, and none passes where all that may have been computed is negative.
+        # Errors do not grow, and none passes where every possible value is negative.
         return _Computed(self.value.relu(), self.error.minimum((self.value + 2 * self.error).relu()))
 
     def recurrent(self, layer: RecurrentLayer) -> _Computed:

@@ -1,9 +1,9 @@
-"""Nonparametric regression with sequences: how fast the excess risk of a fit falls with the number of sequences.
+"""Nonparametric regression on sequences: how fast the excess risk of a fit falls with the number of sequences.
 
-The setting of Section 4 of arXiv 2605.02692: X is uniform on [0, 1]^(T x d_in), y = f0(X) + noise, and what counts is
-the excess risk E (fit(X) - f0(X))^2. Over all f0 of Hoelder smoothness beta no method is faster than
-N^(-2 beta / (d_in T + 2 beta)) (Stone, 1982), and Corollary 1 says that empirical risk minimisation over ParaRNNs is as
-fast, but for logarithms. Here are targets whose smoothness is known, samples of them, and the excess risk of any fit.
+The setting is that of Section 4 of arXiv 2605.02692: X is uniform on [0, 1]^(T x d_in), y = f0(X) + noise, and the
+excess risk is E (fit(X) - f0(X))^2. Over all f0 of Hoelder smoothness beta no method is faster than
+N^(-2 beta / (d_in T + 2 beta)) (Stone, 1982), and by Corollary 1 empirical risk minimisation over ParaRNNs is as fast,
+up to logarithms. This module has targets of known smoothness, samples of them, and the excess risk of any fit.
 """
 
 from __future__ import annotations
@@ -16,14 +16,16 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from parallelrnn.errors import ArgumentError, check_integer, check_number
+
 Array = NDArray[np.float64]
 Predict = Callable[[Array], Array]  # sequences (N, T, C) -> values (N,)
 Fit = Callable[[Array, Array], Predict]  # from sequences (N, T, C) and responses (N,)
 
-_HEIGHT = math.sqrt(8 / 3)  # of sin^2, so that its mean square over a period is one
+_BUMP_HEIGHT = math.sqrt(8 / 3)  # of sin^2, so that its mean square over a period is one
 _LEVELS = 24  # of a rough target; 2^24 x is exact in double precision for every x that a generator draws
 _TEST_SIZE = 20_000  # points at which a fit is compared with its target
-_TEST = 1  # marks the generator of those points: none is a point of a sample
+_TEST_KEY = 1  # separates the generator of these points from those of samples
 
 
 class Target(Protocol):
@@ -31,54 +33,50 @@ class Target(Protocol):
 
     @property
     def length(self) -> int:
-        """T."""
-        ...
+        """The length T of the sequences."""
 
     @property
     def input_size(self) -> int:
-        """d_in."""
-        ...
+        """The number d_in of inputs per step."""
 
     @property
     def smoothness(self) -> float:
-        """Its Hoelder smoothness beta, not more; infinite if it is analytic."""
-        ...
+        """The exact Hoelder smoothness beta; infinite if the function is analytic."""
 
     def __call__(self, x: Array) -> Array:
-        """The values (N,) at sequences (N, T, C)."""
-        ...
+        """Return the values (N,) at sequences (N, T, C)."""
 
 
 @dataclass(frozen=True)
 class AnalyticTarget:
-    """One bump over the whole cube, the product of sqrt(8/3) sin^2(pi x) over all coordinates; mean square one."""
+    """One bump over the cube, the product of sqrt(8/3) sin^2(pi x) over all coordinates; its mean square is one."""
 
     length: int
     input_size: int = 1
 
     @property
     def smoothness(self) -> float:
-        """There is a power series at each point."""
+        """Infinite, since the function is analytic."""
         return math.inf
 
     def __call__(self, x: Array) -> Array:
-        """The values (N,) at sequences (N, T, C)."""
+        """Return the values (N,) at sequences (N, T, C)."""
         return _bump(_coordinates(self, x))
 
 
 @dataclass(frozen=True)
 class RoughTarget:
-    """The sum over levels j of 2^(-beta j) times bumps of random signs, one on each of 2^(j d_in T) equal cells.
+    """The sum over levels j of 2^(-beta j) times bumps with random signs, one on each of 2^(j d_in T) equal cells.
 
-    Level j is the analytic target, shrunk to the cells of level j. It is at most of size 2^(-beta j), and its second
-    derivatives of size 2^((2 - beta) j): for 0 < beta < 2 but 1 the sum is of Hoelder smoothness beta. It is not
-    smoother anywhere: for any corner of a cell and the one opposite, f(corner) - 2 f(centre) + f(opposite) of the
-    level is 2^(1 - beta j) times +-1, and the levels above vanish at all three. These are the functions by which the
-    rate is proved to be the best: the signs of level j cannot be told from noise before there are about
-    2^((d_in T + 2 beta) j) sequences, so that, on average over signs, no method is faster.
+    Level j is the analytic target, shrunk to the cells of level j. It is of size 2^(-beta j), and its second
+    derivatives are of size 2^((2 - beta) j), so for 0 < beta < 2, beta != 1, the sum has Hoelder smoothness beta. It is
+    not smoother anywhere: for opposite corners of a cell, f(corner) - 2 f(centre) + f(opposite) of the level is 2^(1 -
+    beta j) times +-1, and higher levels vanish at all three points. These functions prove that the rate is optimal: the
+    signs of level j cannot be told from noise with fewer than about 2^((d_in T + 2 beta) j) sequences, so that, on
+    average over signs, no method is faster.
 
-    (At beta = 1 the sum falls short of Lipschitz by a logarithm, and from beta = 2 on the edges of the bumps are too
-    sharp.) After 24 levels the sum is cut off.
+    (At beta = 1 the sum is not Lipschitz by a logarithm, and from beta = 2 on the edges of the bumps are too sharp.)
+    The sum is truncated after 24 levels.
     """
 
     smoothness: float
@@ -87,14 +85,11 @@ class RoughTarget:
     seed: int = 0  # of the signs
 
     def __post_init__(self) -> None:
-        if not 0 < self.smoothness < 2 or self.smoothness == 1:
-            raise ValueError(
-                f"a rough target has a smoothness above 0 and below 2, and not 1, got {self.smoothness}; "
-                "AnalyticTarget is smooth"
-            )
+        expected = "a number above 0 and below 2 other than 1 (AnalyticTarget is smooth)"
+        check_number("smoothness", self.smoothness, expected, lambda value: 0 < value < 2 and value != 1)
 
     def __call__(self, x: Array) -> Array:
-        """The values (N,) at sequences (N, T, C)."""
+        """Return the values (N,) at sequences (N, T, C)."""
         points = _coordinates(self, x)
         values = np.zeros(len(points))
         for level in range(_LEVELS):
@@ -105,33 +100,33 @@ class RoughTarget:
 
 
 def minimax_slope(smoothness: float, dimension: int) -> float:
-    """Of log risk against log N for Hoelder functions of so many variables: -2 beta / (dimension + 2 beta).
+    """Return the slope -2 beta / (dimension + 2 beta) of log risk against log N for Hoelder functions.
 
-    Theorem 1 of Stone, "Optimal global rates of convergence for nonparametric regression" (1982); the rate of
-    Corollary 1 of arXiv 2605.02692, with dimension = d_in T. For an analytic function -1, up to logarithms.
+    See Theorem 1 of Stone, "Optimal global rates of convergence for nonparametric regression" (1982), and Corollary 1
+    of arXiv 2605.02692, with dimension = d_in T. For an analytic function the slope is -1, up to logarithms.
     """
-    if not smoothness > 0 or dimension < 1:
-        raise ValueError(f"expected a smoothness above 0 and a dimension of at least 1, got {smoothness}, {dimension}")
+    check_number("smoothness", smoothness, "a number above 0", lambda value: value > 0)
+    check_integer("dimension", dimension, 1)
     return -1.0 if math.isinf(smoothness) else -2 * smoothness / (dimension + 2 * smoothness)
 
 
 def sample(target: Target, size: int, noise: float, seed: int) -> tuple[Array, Array]:
-    """Sequences (N, T, C), uniform on the cube, and their responses (N,), with Gaussian noise of this deviation."""
+    """Draw sequences (N, T, C), uniform on the cube, and responses (N,) with Gaussian noise of this deviation."""
     random = np.random.default_rng([seed, size])
     x = random.uniform(size=(size, target.length, target.input_size))
     return x, target(x) + noise * random.standard_normal(size)
 
 
 def distance(predict: Predict, target: Target, seed: int = 0) -> float:
-    """E (predict(X) - f0(X))^2, which is the excess risk, on average over 20,000 points that no sample has."""
-    random = np.random.default_rng([seed, _TEST_SIZE, _TEST])
+    """Estimate the excess risk E (predict(X) - f0(X))^2 at 20,000 points that are in no sample."""
+    random = np.random.default_rng([seed, _TEST_SIZE, _TEST_KEY])
     x = random.uniform(size=(_TEST_SIZE, target.length, target.input_size))
     return float(np.mean((predict(x) - target(x)) ** 2))
 
 
 @dataclass(frozen=True)
 class Risk:
-    """What one fit has come to."""
+    """The excess risk of one fit."""
 
     size: int  # N
     seed: int  # of its sample
@@ -141,7 +136,7 @@ class Risk:
 def excess_risk(
     fit: Fit, target: Target, sizes: Iterable[int], replicates: int, noise: float = 0.5
 ) -> tuple[Risk, ...]:
-    """The excess risk of a fit to a new sample, for each size and replicate; the number of the replicate is the seed.
+    """Compute the excess risk of a fit to a new sample for each size and replicate, whose number is the seed.
 
     Examples
     --------
@@ -161,55 +156,52 @@ def excess_risk(
 
 @dataclass(frozen=True)
 class Slope:
-    """Of log risk against log N: the mean of the slopes of all replicates."""
+    """The slope of log risk against log N, the mean over all replicates."""
 
     value: float
-    standard_error: float  # by how much those differ, over the root of their number
+    standard_error: float  # the standard deviation between replicates over the root of their number
     intercept: float
 
     def at(self, size: float) -> float:
-        """The risk on the line."""
+        """Return the risk on the line at a sample size."""
         return math.exp(self.intercept + self.value * math.log(size))
 
 
 def slope_of(risks: Sequence[Risk]) -> Slope:
-    """How fast the risk falls, by a straight line through the logarithms for each replicate, that is each seed.
+    """Fit a straight line through the logarithms for each replicate, that is, each seed.
 
-    If all have the same sizes, the mean of the lines is the line of least squares through all fits.
+    If all replicates have the same sizes, the mean of the lines is the least-squares line through all fits.
     """
     replicates = [[risk for risk in risks if risk.seed == seed] for seed in sorted({risk.seed for risk in risks})]
-    if len(replicates) < 2 or any(len({risk.size for risk in one}) < 2 for one in replicates):
-        raise ValueError(
-            f"a slope with its error needs two replicates or more, each with samples of two sizes or more; got "
-            f"{len(risks)} fits of {len(replicates)} replicates"
-        )
-    lines = np.array([_line(one) for one in replicates])  # (replicates, 2)
+    if len(replicates) < 2 or any(len({risk.size for risk in replicate}) < 2 for replicate in replicates):
+        expected = "at least 2 replicates, each with samples of at least 2 sizes"
+        raise ArgumentError(argument="risks", expected=expected, got=f"{len(risks)} of {len(replicates)} replicates")
+    lines = np.array([_line(replicate) for replicate in replicates])  # (replicates, 2)
     slope, intercept = lines.mean(axis=0)
     return Slope(float(slope), float(lines[:, 0].std(ddof=1) / math.sqrt(len(lines))), float(intercept))
 
 
 def _line(risks: Sequence[Risk]) -> Array:
-    """Slope and intercept."""
-    line: Array = np.polyfit([math.log(risk.size) for risk in risks], [math.log(risk.excess) for risk in risks], 1)
-    return line
+    """Return slope and intercept."""
+    return np.polyfit([math.log(risk.size) for risk in risks], [math.log(risk.excess) for risk in risks], 1)
 
 
 def _coordinates(target: Target, x: Array) -> Array:
-    """The numbers of each sequence in a row, (N, d_in T)."""
-    expected = (target.length, target.input_size)
-    if np.ndim(x) != 3 or np.shape(x)[1:] != expected:
-        raise ValueError(f"expected sequences (N, {expected[0]}, {expected[1]}), got the shape {np.shape(x)}")
+    """Flatten each sequence to a row, (N, d_in T)."""
+    if np.ndim(x) != 3 or np.shape(x)[1:] != (target.length, target.input_size):
+        expected = f"sequences (N, {target.length}, {target.input_size})"
+        raise ArgumentError(argument="x", expected=expected, got=np.shape(x))
     return np.asarray(x, dtype=np.float64).reshape(len(x), -1)
 
 
 def _bump(points: Array) -> Array:
-    """(N, d_in T) -> (N,): zero, with its slope, where a coordinate is a whole number."""
-    values: Array = np.prod(_HEIGHT * np.sin(np.pi * points) ** 2, axis=1)
+    """Return the bump (N,) at points (N, d_in T); it vanishes, with its slope, if a coordinate is an integer."""
+    values: Array = np.prod(_BUMP_HEIGHT * np.sin(np.pi * points) ** 2, axis=1)
     return values
 
 
 def _signs(cells: NDArray[np.uint64], key: int) -> Array:
-    """A fair sign for each cell (N, d_in T), the same whenever it is asked for."""
+    """Return a reproducible fair sign for each cell (N, d_in T)."""
     state = _mixed(np.full(len(cells), key, dtype=np.uint64))
     for coordinate in cells.T:
         state = _mixed(state ^ coordinate)
@@ -218,7 +210,7 @@ def _signs(cells: NDArray[np.uint64], key: int) -> Array:
 
 
 def _mixed(state: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """One step of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014)."""
+    """Apply one step of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014)."""
     state = state + np.uint64(0x9E3779B97F4A7C15)
     state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

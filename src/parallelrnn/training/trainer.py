@@ -33,37 +33,18 @@ _COMPARED = 64  # examples by which processes see that they have the same networ
 _DATA_TOLERANCE, _NETWORK_TOLERANCE = 1e-5, 1e-3
 
 
-class Batch(Protocol):
-    """Some examples as a network takes them: a tuple of tensors, with None for what they do not have."""
-
-    def __iter__(self) -> Iterator[Tensor | None]: ...
-
-    @property
-    def target(self) -> Tensor:
-        """What the network should return."""
-        ...
-
-    @property
-    def weight(self) -> Tensor:
-        """How much each number of the target counts."""
-        ...
-
-
 class Source(Protocol):
     """Where examples come from."""
 
-    def batch(self, rows: Tensor) -> Batch:
-        """Return examples, named by rows of the tensor of all that a trainer gets."""
+    def batch(self, rows: Tensor) -> Any:
+        """Return examples by their rows: tensors in a named tuple, `target` and its `weight` among them."""
         ...
 
 
 class Sampler(Protocol):
     """Which examples are in which batch."""
 
-    @property
-    def steps(self) -> int:
-        """The number of steps of an epoch."""
-        ...
+    steps: int  # of an epoch
 
     def rows(self, epoch: int, step: int) -> Tensor:
         """Return the rows of a batch: always the same ones for an epoch and a step."""
@@ -176,14 +157,10 @@ class Progress:
 @contextmanager
 def fork_rng(seed: int, accelerator: str) -> Iterator[None]:
     """Draw random numbers from a seed inside; afterwards those of the caller continue as if nothing had happened."""
-    if accelerator == "cpu":  # leave other devices alone
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(seed)
-            yield
-    else:
-        with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
-            torch.manual_seed(seed)
-            yield
+    on_cpu = accelerator == "cpu"  # which leaves other devices alone
+    with torch.random.fork_rng(devices=[] if on_cpu else range(torch.cuda.device_count())):
+        (torch.default_generator if on_cpu else torch).manual_seed(seed)
+        yield
 
 
 def make_fabric(accelerator: str = "cpu", devices: int = 1, precision: str = "32-true") -> Any:
@@ -214,32 +191,13 @@ class Trainer(Generic[ModuleT]):
 
     Where several processes train together, each sees its part of every batch and of the validation examples. Gradients
     and errors are summed, so that all processes take the steps, and stop, as one process would that sees everything.
-
-    Parameters
-    ----------
-    network, source, loss, config
-        What is trained, on what, and how.
-    training, validation
-        Names of examples, one in each row.
-    seed
-        Of the order of examples.
-    sampler
-        Which examples are in which batch; an `EpochSampler` if not given.
-    groups
-        Parameter groups, as torch optimizers take them; all parameters alike if not given.
-    forward
-        How the network is called on a batch.
-    validate
-        Returns metrics of the network, `validation` among them, in place of the loss over the validation examples.
-    evaluation_batch
-        Validation examples that go through the network at once.
     """
 
     def __init__(
         self,
         network: ModuleT,
         source: Source,
-        training: Tensor,
+        training: Tensor,  # rows of examples, as the source knows them
         validation: Tensor,
         loss: Loss,
         config: TrainerConfig,
@@ -247,10 +205,10 @@ class Trainer(Generic[ModuleT]):
         fabric: Any,
         *,
         checkpoint: Checkpoint | None = None,
-        sampler: Sampler | None = None,
-        groups: Sequence[dict[str, Any]] | None = None,
+        sampler: Sampler | None = None,  # an `EpochSampler` if not given
+        groups: Sequence[dict[str, Any]] | None = None,  # as torch optimizers take them; all alike if not given
         forward: Callable[[nn.Module, Any], Tensor] = lambda module, batch: module(batch),
-        validate: Callable[[nn.Module], dict[str, float]] | None = None,
+        validate: Callable[[nn.Module], dict[str, float]] | None = None,  # metrics, `validation` among them
         evaluation_batch: int = EVALUATION_BATCH,
     ) -> None:
         self.network, self.config, self.checkpoint = network, config, checkpoint
@@ -336,7 +294,7 @@ class Trainer(Generic[ModuleT]):
 
     @torch.no_grad()
     def validate(self) -> dict[str, float]:
-        """Return the metrics of the network as it is; `validation`, by default the mean loss, is to be minimised."""
+        """Return metrics of the network as it is; `validation`, by default the mean loss, is the one to minimise."""
         self.network.eval()
         if self._metrics is not None:
             return self._metrics(self.network)
@@ -482,12 +440,9 @@ class Trainer(Generic[ModuleT]):
         """Return those of some examples that this process sees."""
         return rows[self._fabric.global_rank :: self._fabric.world_size]
 
-    def _batch(self, rows: Tensor) -> Batch:
+    def _batch(self, rows: Tensor) -> Any:
         batch = self._source.batch(rows)
-        if self._fabric.device.type == "cpu":
-            return batch
-        moved: Batch = self._fabric.to_device(batch)
-        return moved
+        return batch if self._fabric.device.type == "cpu" else self._fabric.to_device(batch)
 
 
 @contextmanager

@@ -13,9 +13,10 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.support.ui import Select, WebDriverWait
 from torch import nn
 
-from parallelrnn import ParaGRU, ParaRNN, forecast_modes, recurrence_features, report
+from parallelrnn import ParaGRU, forecast_modes, recurrence_features, report
 from parallelrnn.interpret import match_fits
 from tests.browser import HOSTILE, complaints, open_page, requests
+from tests.interpret.models import planted
 
 
 @pytest.fixture(scope="module")
@@ -25,25 +26,12 @@ def linear(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tables, features = [], []
     x = torch.randn(80, 1, generator=torch.Generator().manual_seed(0)).double()
     for scatter in (0, 0.01, -0.01):
-        layer = day(24 * (1 + scatter))
+        layer = planted((24 * (1 + scatter), 0.98))
         tables.append(forecast_modes(layer, x=x, freq="h"))
         features.append(recurrence_features(layer, x, freq="h"))
-    layer = day(24)
-    return report(layer, x, path, freq="h", uncertainty=[match_fits(tables), match_fits(features)], lags=20)
-
-
-def day(period: float) -> ParaRNN:
-    """h = W h + U y with W + U C a wave of that period and modulus 0.98."""
-    angle = 2 * np.pi / period
-    loop = 0.98 * np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
-    gain, reading = np.array([[0.4], [0.2]]), np.array([[1.0, 0.0]])
-    aggregate = nn.Linear(2, 1, bias=False)
-    layer = ParaRNN(1, 2, nonlinearity="linear", bias=False, aggregate=aggregate).double()
-    with torch.no_grad():
-        layer.weight_hh_l0.copy_(torch.from_numpy(loop - gain @ reading))
-        layer.weight_ih_l0.copy_(torch.from_numpy(gain))
-        aggregate.weight.copy_(torch.from_numpy(reading))
-    return layer
+    return report(
+        planted((24, 0.98)), x, path, freq="h", uncertainty=[match_fits(tables), match_fits(features)], lags=20
+    )
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from parallelrnn.lab.benchmarks import BenchError, kernels
-from parallelrnn.lab.benchmarks.cases import CASES, CELLS, Settings, scaled, scaling_cases
+from parallelrnn.lab.benchmarks.cases import CASES, CELLS, Settings, scaled
 from parallelrnn.lab.benchmarks.contenders import skip_reason
 from parallelrnn.lab.benchmarks.memory import in_fresh_process
 from parallelrnn.lab.benchmarks.timing import Timing
@@ -119,12 +119,6 @@ def test_tables_show_speedups_times_memory_and_scaling() -> None:
     conditions = kernels.conditions(runs)
     assert "some processor, 2 of 2 cores, avx2, float32; parallelrnn 0.1.0, torch 2.13.0" in conditions
     assert "(9 were)" in conditions
-
-
-def test_sweeps_share_the_case_that_they_go_through() -> None:
-    cases = scaling_cases()
-    assert len(cases) == len(set(cases)) == 6 + 5 + 4 + 6 - 3
-    assert replace(scaled("batch", 128), name="S1") == CASES["S1"]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from parallelrnn.errors import CheckpointError
 from parallelrnn.lab.experiments.experiment import ExperimentError, OutOfTimeError, Workspace
 from parallelrnn.lab.experiments.models import Recurrent
 from parallelrnn.lab.experiments.supervised import Subset, classification_scores, regression_errors, train
@@ -70,15 +69,6 @@ def test_a_training_out_of_time_resumes_to_the_bit(tmp_path: Path, steps: int) -
     assert (resumed.history, resumed.notes) == (progress.history, progress.notes)
     assert len(progress.notes) == 5, "before training and after each epoch"
     assert all(torch.equal(*pair) for pair in zip(network.parameters(), expected.parameters(), strict=True))
-
-
-def test_checkpoints_of_something_else_are_rejected(tmp_path: Path) -> None:
-    with pytest.raises(OutOfTimeError):
-        run(Clock(tmp_path).after(2), fingerprint="first")
-    with raises(CheckpointError, FILE, "other data"):
-        run(Workspace(tmp_path), fingerprint="second")
-    with raises(CheckpointError, FILE, "size mismatch"):
-        run(Workspace(tmp_path), hidden_size=10, fingerprint="first")
 
 
 def test_threads_stay_what_they_were(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""One page about a model, for its reader's browser."""
+"""One HTML page about a model."""
 
 from parallelrnn.interpret.report.page import report
 from parallelrnn.interpret.report.reading import Reading, read

@@ -1,4 +1,4 @@
-"""The interactive figures of a page, by Plotly; the page gives them its colours."""
+"""The interactive charts of a page, drawn by Plotly; colours are in `parallelrnn.interpret.colours`."""
 
 from __future__ import annotations
 
@@ -10,32 +10,29 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from parallelrnn.interpret.colours import COLOURS, NEUTRAL, PALETTE, band
 from parallelrnn.interpret.contributions import Contributions
-from parallelrnn.interpret.dynamics import Row, Table, format_share
+from parallelrnn.interpret.display import Step, format_share, optional
+from parallelrnn.interpret.dynamics import Row, Table
 from parallelrnn.interpret.modes import CALENDAR, ForecastModes
-from parallelrnn.interpret.optional import optional
-from parallelrnn.interpret.plots import COLOURS
 from parallelrnn.interpret.report.reading import Outlook
 from parallelrnn.interpret.report.sentences import phrase
 from parallelrnn.interpret.response import ImpulseResponse
 from parallelrnn.interpret.uncertainty import MatchedTables
-from parallelrnn.interpret.units import Step
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 Array = NDArray[np.float64]
-PALETTE = ("#2f81c7", "#d2622f", "#3a9a5f", "#a05fc0", "#c79a1f", "#4fb3bf", "#b0628f")
-PAIRS = 12  # of an input and an output, whose responses are shown
-NEUTRAL = "#8a8f98"
-_SHOWN = 300  # steps of components
-_MOST = 5  # parts that are shown one by one
-_NAMED = 4  # of the points in a disk
-_MARKERS = (7.0, 34.0)  # diameters of the smallest and the largest share
+MOST_PAIRS = 12  # of an input and an output, whose responses are shown
+_COMPONENT_STEPS = 300
+_MOST_COMPONENTS = 5  # shown one by one
+_MOST_LABELS = 4  # in a disk
+_MARKER_DIAMETERS = (7.0, 34.0)  # of the smallest and the largest share
 
 
 def disk(table: Table[Any]) -> Figure:
-    """Eigenvalues in the unit disk, area by share."""
+    """Draw eigenvalues in the unit disk, area by share."""
     circle = np.exp(1j * np.linspace(0, 2 * math.pi, 181))
     reach = 1.1 * max([1.0, *(row.modulus for row in table)])
     figure = _figure(
@@ -53,7 +50,7 @@ def disk(table: Table[Any]) -> Figure:
         showlegend=False,
     )
     largest = max((row.share for row in table if row.share > 0), default=1.0)
-    named = _apart([row for row in table.most_important(_NAMED) if row.kind == "C"])
+    named = _apart([row for row in table.most_important(_MOST_LABELS) if row.kind == "C"])
     for kind, name in (("C", "waves"), ("R", "decays")):
         rows = [row for row in table if row.kind == kind]
         points = [(row, z) for row in rows for z in dict.fromkeys((row.eigenvalue, row.eigenvalue.conjugate()))]
@@ -76,25 +73,16 @@ def disk(table: Table[Any]) -> Figure:
     return figure
 
 
-def outlook(found: Outlook, names: Sequence[str]) -> Figure:
-    """The end of each series and its forecast, with bands, one series at a time."""
+def outlook(series: Outlook, names: Sequence[str]) -> Figure:
+    """Draw the end of each series and its forecast with intervals, one series at a time."""
     figure = _figure(xaxis={"title": ""}, yaxis={"title": "value"}, height=420, hovermode="x unified")
     choices = []
-    for index, (name, past, future) in enumerate(zip(names, found.past, found.future, strict=True)):
+    for index, (name, past, future) in enumerate(zip(names, series.past, series.future, strict=True)):
         before = len(figure.data)
         shown = before == 0
-        for band, (label, low, high) in enumerate(found.bands):
-            figure.add_scatter(
-                x=[*future.times, *future.times[::-1]],
-                y=[*high[index], *low[index][::-1]],
-                fill="toself",
-                fillcolor=f"rgba(47, 129, 199, {0.15 + 0.15 * band:.2f})",  # told apart in the legend, too
-                mode="lines",
-                line={"width": 0, "color": COLOURS["C"]},
-                name=html.escape(label),
-                hoverinfo="skip",
-                visible=shown,
-            )
+        for number, (label, low, high) in enumerate(series.bands):
+            opacity = 0.15 + 0.15 * number  # distinguishable in the legend, too
+            _band(figure, future.times, low[index], high[index], opacity, html.escape(label), shown)
         _line(figure, past.times, past.values, "observed", {"color": NEUTRAL, "width": 1.5}, shown)
         _line(figure, future.times, future.values, "forecast", {"color": COLOURS["C"], "width": 2.5}, shown)
         choices.append((name, before, len(figure.data)))
@@ -102,11 +90,11 @@ def outlook(found: Outlook, names: Sequence[str]) -> Figure:
 
 
 def forecast(modes: ForecastModes, names: Sequence[str]) -> Figure | None:
-    """The forecast after the data (the first sequence) less its level, and what the most important modes add to it.
+    """Draw the forecast after the data (the first sequence) and its most important modes.
 
-    Beside a level of 370 waves of 3 could not be seen.
+    The level is subtracted: next to a level of 370, waves of size 3 would be invisible.
     """
-    shown = [mode for mode in modes.most_important(_MOST) if mode.part is not None]
+    shown = [mode for mode in modes.most_important(_MOST_COMPONENTS) if mode.part is not None]
     if not shown or modes.level is None:
         return None
     others = [mode for mode in modes if mode not in shown and mode.part is not None]
@@ -116,27 +104,29 @@ def forecast(modes: ForecastModes, names: Sequence[str]) -> Figure | None:
         curves.append((f"{len(others)} others", rest))
     total: Array = np.sum([curve for _, curve in curves], axis=0)
     steps: Array = np.arange(1.0, len(total) + 1) * modes.time.amount
-    return _sums(total, curves, names, "forecast less its level", f"time ahead{_in(modes.time)}", steps)
+    return _sums(total, curves, names, "forecast minus its level", f"time ahead{_in(modes.time)}", steps)
 
 
-def components(found: Contributions, names: Sequence[str]) -> Figure:
-    """The output at the end of the first sequence of a batch, and what the most important blocks add to it."""
-    total, parts = (tensor.cpu().numpy() for tensor in found.sequence(0))
-    shares, labels = found.shares(), found.names()
+def components(contributions: Contributions, names: Sequence[str]) -> Figure:
+    """Draw the output at the end of the first sequence of a batch, and the parts of its most important blocks."""
+    total, parts = (tensor.cpu().numpy()[-_COMPONENT_STEPS:] for tensor in contributions.sequence(0))
+    length = len(contributions.sequence(0)[0])
+    shares, labels = contributions.shares(), contributions.names()
     order = shares.abs().argsort(descending=True).tolist()
-    curves = [(f"{labels[index]} ({shares[index]:.0%})", parts[-_SHOWN:, index]) for index in order[:_MOST]]
-    if order[_MOST:]:
-        curves.append((f"{len(order) - _MOST} others", parts[-_SHOWN:, order[_MOST:]].sum(axis=1)))
-    steps: Array = np.arange(float(len(total)))[-_SHOWN:]
-    return _sums(total[-_SHOWN:], curves, names, "output", "step of the data", steps)
+    first, others = order[:_MOST_COMPONENTS], order[_MOST_COMPONENTS:]
+    curves = [(f"{labels[index]} ({shares[index]:.0%})", parts[:, index]) for index in first]
+    if others:
+        curves.append((f"{len(others)} others", parts[:, others].sum(axis=1)))
+    steps: Array = np.arange(float(length))[-_COMPONENT_STEPS:]
+    return _sums(total, curves, names, "output", "step of the data", steps)
 
 
 def response(
-    found: ImpulseResponse, inputs: Sequence[str], outputs: Sequence[str], time: Step, is_linear: bool
+    responses: ImpulseResponse, inputs: Sequence[str], outputs: Sequence[str], time: Step, is_linear: bool
 ) -> Figure:
-    """The answer of an output to a nudge of an input: mean, band, the curve without activation, and single blocks.
+    """Draw the response of an output to an input: mean, band, the curve without activation, and single blocks.
 
-    Of many pairs of an input and an output, those with the largest answers.
+    Of many pairs of an input and an output, those with the largest responses are shown.
     """
     figure = _figure(
         xaxis={"title": f"lag{_in(time)}"},
@@ -144,41 +134,42 @@ def response(
         height=400,
         hovermode="x unified",
     )
-    lags: Array = np.arange(float(len(found.mean))) * time.amount
-    sizes = abs(found.mean).max(axis=0)  # (C, out)
-    largest = np.argsort(-sizes, axis=None)[:PAIRS]
+    lags: Array = np.arange(float(len(responses.mean))) * time.amount
+    sizes = abs(responses.mean).max(axis=0)  # (C, out)
+    largest = np.argsort(-sizes, axis=None)[:MOST_PAIRS]
     choices = []
     for i, o in sorted(zip(*np.unravel_index(largest, sizes.shape), strict=True)):
         before = len(figure.data)
         shown = before == 0
-        _band(figure, lags, found, int(i), int(o), shown)
-        curve = None if found.linear is None or is_linear else found.linear[:, i, :, o].sum(axis=-1)
-        if curve is not None:
-            limit = 3 * max(abs(found.high[:, i, o]).max(), abs(found.low[:, i, o]).max())
+        low, high, blocks = responses.low[:, i, o], responses.high[:, i, o], responses.by_block[:, i, :, o]
+        _band(figure, lags, low, high, 0.3, f"{responses.band:.0%} of {responses.places} places", shown)
+        _line(figure, lags, responses.mean[:, i, o], "mean", {"color": COLOURS["C"]}, shown)
+        if responses.linear is not None and not is_linear:
+            curve = responses.linear[:, i, :, o].sum(axis=-1)
+            limit = 3 * max(abs(high).max(), abs(low).max())
             inside = np.where(abs(curve) <= limit, curve, np.nan)  # without its activation a layer may diverge
             _line(figure, lags, inside, "without activation", {"color": COLOURS["R"], "dash": "dash"}, shown)
-        order = np.argsort(-abs(found.by_block[:, i, :, o]).max(axis=0))[: _MOST if len(found.blocks) > 1 else 0]
+        order = np.argsort(-abs(blocks).max(axis=0))[: _MOST_COMPONENTS if len(responses.blocks) > 1 else 0]
         for colour, block in zip(PALETTE[1:], order, strict=False):
             style = {"color": colour, "width": 1, "dash": "dot"}
-            name = f"block {found.blocks[block].block}"
-            _line(figure, lags, found.by_block[:, i, block, o], name, style, "legendonly" if shown else False)
+            name = f"block {responses.blocks[block].block}"
+            _line(figure, lags, blocks[:, block], name, style, "legendonly" if shown else False)
         choices.append((f"{inputs[i]} → {outputs[o]}", before, len(figure.data)))
     return _with_choice(figure, choices)
 
 
-def _band(figure: Figure, lags: Array, found: ImpulseResponse, i: int, o: int, visible: bool) -> None:
+def _band(figure: Figure, x: Any, low: Array, high: Array, opacity: float, name: str, visible: bool) -> None:
     figure.add_scatter(
-        x=[*lags, *lags[::-1]],
-        y=[*found.high[:, i, o], *found.low[::-1, i, o]],
+        x=[*x, *x[::-1]],
+        y=[*high, *low[::-1]],
         fill="toself",
-        fillcolor="rgba(47, 129, 199, 0.3)",
+        fillcolor=band(opacity),
         mode="lines",
         line={"width": 0, "color": COLOURS["C"]},
-        name=f"{found.band:.0%} of {found.places} places",
+        name=name,
         hoverinfo="skip",
         visible=visible,
     )
-    _line(figure, lags, found.mean[:, i, o], "mean", {"color": COLOURS["C"]}, visible)
 
 
 def _line(figure: Figure, x: Any, y: Array, name: str, style: dict[str, Any], visible: bool | str) -> None:
@@ -188,13 +179,15 @@ def _line(figure: Figure, x: Any, y: Array, name: str, style: dict[str, Any], vi
 
 
 def intervals(matched: MatchedTables, most: int = 12) -> Figure | None:
-    """Periods and half-lives with their intervals, in the order of the table."""
-    rows = [(f"{index + 1}. {one.label}", one) for index, one in enumerate(matched.rows[:most])]
-    finite = [value for _, one in rows for i in (one.period, one.half_life) for value in (i.estimate, i.low, i.high)]
-    finite = [value for value in finite if math.isfinite(value) and value > 0]
+    """Draw periods and half-lives with their intervals, in the order of the table."""
+    rows = [(f"{index + 1}. {match.label}", match) for index, match in enumerate(matched.rows[:most])]
+    values = [
+        value for _, match in rows for i in (match.period, match.half_life) for value in (i.estimate, i.low, i.high)
+    ]
+    finite = [value for value in values if math.isfinite(value) and value > 0]
     if not finite:
         return None
-    edge = 2 * max(finite)  # where an open end is drawn to
+    edge = 2 * max(finite)  # the end of an unbounded interval
     figure = _figure(
         xaxis={"title": f"time{_in(matched.time)}", "type": "log"},
         yaxis={
@@ -206,9 +199,9 @@ def intervals(matched: MatchedTables, most: int = 12) -> Figure | None:
         height=170 + 36 * len(rows),
     )
     for name, colour, symbol in (("period", COLOURS["C"], "circle"), ("half_life", COLOURS["R"], "diamond")):
-        points = [(label, getattr(one, name)) for label, one in rows]
+        points = [(label, getattr(match, name)) for label, match in rows]
         points = [(label, i) for label, i in points if math.isfinite(i.estimate) and i.estimate > 0]
-        known = [
+        widths = [
             (0.0, 0.0) if math.isnan(i.low) else (i.estimate - i.low, min(i.high, edge) - i.estimate) for _, i in points
         ]
         figure.add_scatter(
@@ -217,8 +210,8 @@ def intervals(matched: MatchedTables, most: int = 12) -> Figure | None:
             error_x={
                 "type": "data",
                 "symmetric": False,
-                "array": [up * matched.time.amount for _, up in known],
-                "arrayminus": [down * matched.time.amount for down, _ in known],
+                "array": [up * matched.time.amount for _, up in widths],
+                "arrayminus": [down * matched.time.amount for down, _ in widths],
             },
             mode="markers",
             marker={"color": colour, "size": 9, "symbol": symbol},
@@ -230,23 +223,23 @@ def intervals(matched: MatchedTables, most: int = 12) -> Figure | None:
 
 
 def _sums(
-    total: Array, curves: list[tuple[str, Array]], names: Sequence[str], whole: str, axis: str, steps: Array
+    total: Array, curves: list[tuple[str, Array]], names: Sequence[str], label: str, axis: str, steps: Array
 ) -> Figure:
-    """A whole over its parts, each (T, C), one of the C at a time."""
-    figure = _figure(xaxis={"title": axis}, yaxis={"title": whole}, height=420, hovermode="x unified")
+    """Draw a total and its parts, each (T, C), one of the C channels at a time."""
+    figure = _figure(xaxis={"title": axis}, yaxis={"title": label}, height=420, hovermode="x unified")
     choices = []
     for channel, name in enumerate(names):
         before = len(figure.data)
         shown = before == 0
-        _line(figure, steps, total[:, channel], whole, {"width": 3, "color": NEUTRAL}, shown)
-        for colour, (label, curve) in zip(PALETTE, curves, strict=False):
-            _line(figure, steps, curve[:, channel], label, {"width": 1.5, "color": colour}, shown)
+        _line(figure, steps, total[:, channel], label, {"width": 3, "color": NEUTRAL}, shown)
+        for colour, (part, curve) in zip(PALETTE, curves, strict=False):
+            _line(figure, steps, curve[:, channel], part, {"width": 1.5, "color": colour}, shown)
         choices.append((name, before, len(figure.data)))
     return _with_choice(figure, choices)
 
 
 def _with_choice(figure: Figure, choices: list[tuple[str, int, int]]) -> Figure:
-    """What the page's menu shows of a figure, one choice at a time: names, and which traces are visible."""
+    """Give a figure the choices of the page's menu: names, and the traces that each makes visible."""
     states = [trace.visible for trace in figure.data]
     start, stop = choices[0][1:]
     buttons = []
@@ -275,7 +268,7 @@ def _figure(**layout: Any) -> Figure:
 
 def _size(row: Row, largest: float) -> float:
     share = 0.0 if math.isnan(row.share) else max(0.0, row.share)
-    least, most = _MARKERS
+    least, most = _MARKER_DIAMETERS
     return math.sqrt(least**2 + (most**2 - least**2) * min(1.0, share / largest))
 
 
@@ -294,20 +287,22 @@ def _hover(row: Any, time: Step) -> str:
 
 
 def _apart(rows: Sequence[Row]) -> list[Row]:
-    """Those whose names would not lie over each other."""
-    chosen: list[Row] = []
+    """Return the rows whose labels would not overlap."""
+    apart: list[Row] = []
     for row in rows:
-        if all(abs(row.eigenvalue - other.eigenvalue) > 0.2 for other in chosen):
-            chosen.append(row)
-    return chosen
+        if all(abs(row.eigenvalue - other.eigenvalue) > 0.2 for other in apart):
+            apart.append(row)
+    return apart
 
 
 def _name(row: Row, time: Step) -> str:
     if getattr(row, "source", "") == CALENDAR:
-        what = f"calendar, {time.format(row.period)}"
+        name = f"calendar, {time.format(row.period)}"
+    elif row.kind == "C":
+        name = f"cycle of {time.format(row.period)}"
     else:
-        what = f"cycle of {time.format(row.period)}" if row.kind == "C" else phrase(row, time).removeprefix("a ")
-    return what if math.isnan(row.share) else f"{what} ({row.share:.0%})"
+        name = phrase(row, time).removeprefix("a ").removeprefix("an ")
+    return name if math.isnan(row.share) else f"{name} ({round(row.share, 2) + 0.0:.0%})"  # 0 %, not -0 %
 
 
 def _in(time: Step) -> str:

@@ -1,4 +1,4 @@
-"""A reading as one HTML file that needs nothing else: no network, no server."""
+"""A reading as one self-contained HTML file: no network, no server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any
 
 from torch import nn
 
-from parallelrnn.interpret.optional import optional
+from parallelrnn.interpret.colours import DARK_PAGE, LIGHT_PAGE
+from parallelrnn.interpret.display import optional
 from parallelrnn.interpret.report import charts
 from parallelrnn.interpret.report.reading import Reading, read
 from parallelrnn.interpret.report.sentences import lead
@@ -31,12 +32,12 @@ def report(
     horizon: int = 100,
     lags: int = 50,
 ) -> Path:
-    """Write a page about a recurrent layer and its data, for a browser; give back its path.
+    """Write an HTML page about a recurrent layer and its data, and return its path.
 
-    `model` is a layer of ours or of `torch.nn`; `readout` what turns its output into the forecast of its next input, if
-    that is not done by its aggregate. `data` are its inputs: a tensor in the layout that it takes, an array (T, C) or
-    (T,), or a frame of pandas, which brings names and frequency along. `uncertainty` is what `match_fits` found about
-    several fits. `horizon` and `lags` say how far forecasts and responses go.
+    `model` is a layer of ours or of `torch.nn`; `readout` turns its output into the forecast of its next input, unless
+    its aggregate already does. `data` is the layer's input: a tensor in the layer's layout, an array (T, C) or (T,), or
+    a pandas frame, whose names and frequency are used. `uncertainty` is the result of `match_fits`, or several of them.
+    `horizon` and `lags` are the lengths of forecasts and responses.
     """
     reading = read(
         model,
@@ -53,7 +54,7 @@ def report(
 
 
 def page(reading: Reading) -> str:
-    """The HTML of a reading."""
+    """Render a reading as HTML."""
     plotly = optional("plotly.offline")
     jinja = optional("jinja2")
     environment = jinja.Environment(autoescape=True, undefined=jinja.StrictUndefined, trim_blocks=True)
@@ -63,31 +64,33 @@ def page(reading: Reading) -> str:
         reading=reading,
         lead=lead(reading),
         figures=figures,
-        figures_json=_script_safe(json.dumps({name: json.loads(one.to_json()) for name, one in figures.items()})),
-        pairs=charts.PAIRS,
+        figures_json=_script_safe(json.dumps({name: json.loads(figure.to_json()) for name, figure in figures.items()})),
+        pairs=charts.MOST_PAIRS,
+        light_page=LIGHT_PAGE,
+        dark_page=DARK_PAGE,
         plotly=plotly.get_plotlyjs(),
     )
     return html
 
 
 def _figures(reading: Reading) -> dict[str, Any]:
-    found: dict[str, Any] = {"features": charts.disk(reading.features)}
+    figures: dict[str, Any] = {"features": charts.disk(reading.features)}
     if reading.outlook is not None:
-        found["outlook"] = charts.outlook(reading.outlook, reading.inputs)
+        figures["outlook"] = charts.outlook(reading.outlook, reading.inputs)
     if reading.modes is not None:
-        found["modes"] = charts.disk(reading.modes)
-        found["forecast"] = charts.forecast(reading.modes, reading.inputs)
+        figures["modes"] = charts.disk(reading.modes)
+        figures["forecast"] = charts.forecast(reading.modes, reading.inputs)
     if reading.components is not None:
-        found["components"] = charts.components(reading.components, reading.outputs)
+        figures["components"] = charts.components(reading.components, reading.outputs)
     if reading.response is not None:
-        found["response"] = charts.response(
+        figures["response"] = charts.response(
             reading.response, reading.inputs, reading.outputs, reading.time, reading.is_linear
         )
     for index, matched in enumerate(reading.uncertainty):
-        found[f"uncertainty-{index}"] = charts.intervals(matched)
-    return found
+        figures[f"uncertainty-{index}"] = charts.intervals(matched)
+    return figures
 
 
 def _script_safe(text: str) -> str:
-    """JSON that cannot end the script element that holds it, whatever a series is called."""
+    """Escape JSON so that no name of a series can end the script element that holds it."""
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -8,9 +8,9 @@
 
 #if IS_DOUBLE
 
-/* expm1 by exp(x) - 1 = 2^n (e^r - 1) + (2^n - 1) with |r| <= ln(2)/2: no cancellation, also near zero. x <= 0. */
+/* expm1 by exp(x) - 1 = 2^n (e^r - 1) + (2^n - 1) with |r| <= ln(2)/2: no cancellation, even near zero. x <= 0. */
 static INLINE vec NAME(expm1)(vec x) {
-    const double shift = 0x1.8p52; /* adding it rounds to an integer, which then stands in the low bits */
+    const double shift = 0x1.8p52; /* adding it rounds to an integer, which ends up in the low bits */
     x = at_least(x, -708.0);
     vec shifted = x * broadcast(0x1.71547652b82fep0) + broadcast(shift); /* log2(e) */
     vec n = shifted - broadcast(shift);
@@ -80,7 +80,7 @@ static INLINE vec activate(vec x, int mode) {
     }
 }
 
-/* The derivative of an activation by its value. */
+/* The derivative of an activation, from its value. */
 #define slope NAME(slope)
 static INLINE vec slope(vec h, int mode) {
     switch (mode) {

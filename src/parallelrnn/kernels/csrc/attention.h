@@ -1,15 +1,15 @@
 /* Attention with very narrow heads: softmax(q k' / scale) v for many heads of a few numbers each. A template like
  * vectors.h.
  *
- * Lanes are heads. A score then is `width` multiply-adds for a whole vector of heads, and no matrix of scores, of which
- * there would be one for every head, ever exists in memory: backward computes them anew.
+ * Lanes are heads, so a score is `width` multiply-adds for a whole vector of heads. The matrices of scores, one for
+ * each head, never exist in memory: backward recomputes them.
  */
 #define vexp NAME(vexp)
-/* exp(x) = 2^n e^r with |r| <= ln(2)/2, for x <= 0, by Taylor's series; 0 where it would be smaller than a number can
- * be without losing digits. Relative error below 2e-7 in float and 1e-15 in double. */
+/* exp(x) = 2^n e^r with |r| <= ln(2)/2, for x <= 0, by Taylor's series; 0 where the result would be subnormal.
+ * Relative error below 2e-7 in float and 1e-15 in double. */
 #if IS_DOUBLE
 static INLINE vec vexp(vec x) {
-    const double shift = 0x1.8p52, least = -708.0; /* adding shift rounds to an integer, which stands in the low bits */
+    const double shift = 0x1.8p52, least = -708.0; /* adding shift rounds to an integer, which ends up in the low bits */
     vec shifted = at_least(x, least) * broadcast(0x1.71547652b82fep0) + broadcast(shift);
     vec n = shifted - broadcast(shift);
     vec r = at_least(x, least) - n * broadcast(0x1.62e42fefa38p-1); /* ln 2 in two parts; n times the first is exact */
@@ -36,11 +36,11 @@ static INLINE vec vexp(vec x) {
 #endif
 
 #define larger NAME(larger)
-static INLINE vec larger(vec a, vec b) { return choose(a < b, b, a); } /* NaN in b is kept by what follows */
+static INLINE vec larger(vec a, vec b) { return choose(a < b, b, a); } /* a NaN in b survives in what follows */
 
-/* Some heads of one row of (..., heads * width): lane i of part d is number d of head first + i; none is zero. */
-#define spread NAME(spread)
-static INLINE void spread(const REAL *row, int64_t first, int64_t heads, int width, vec *parts) {
+/* Load up to LANES heads of one row (..., heads * width): lane i of part d is number d of head first + i, or zero. */
+#define load_heads NAME(load_heads)
+static INLINE void load_heads(const REAL *row, int64_t first, int64_t heads, int width, vec *parts) {
     REAL lanes[MAX_WIDTH][LANES];
     const int64_t count = heads - first < LANES ? heads - first : LANES;
     for (int d = 0; d < width; d++)
@@ -48,8 +48,8 @@ static INLINE void spread(const REAL *row, int64_t first, int64_t heads, int wid
     for (int d = 0; d < width; d++) parts[d] = load(lanes[d]);
 }
 
-#define gather NAME(gather)
-static INLINE void gather(REAL *row, int64_t first, int64_t heads, int width, const vec *parts) {
+#define store_heads NAME(store_heads)
+static INLINE void store_heads(REAL *row, int64_t first, int64_t heads, int width, const vec *parts) {
     REAL lanes[LANES];
     const int64_t count = heads - first < LANES ? heads - first : LANES;
     for (int d = 0; d < width; d++) {
@@ -58,23 +58,24 @@ static INLINE void gather(REAL *row, int64_t first, int64_t heads, int width, co
     }
 }
 
-/* What one task holds: the keys and values of some heads that may be attended to, and room for their scores. */
+/* The memory of one task: the keys and values of LANES heads that are not ignored, and their scores. */
 typedef struct {
     vec *keys, *values, *grad_keys, *grad_values; /* (keys, width) */
     vec *scores;                                  /* (keys,) */
-    int64_t *where;                               /* of each that may be attended to, its place among all */
+    int64_t *where;                               /* the position of each among all keys */
     int64_t count;
-} NAME(seen);
+} NAME(key_set);
 
-static INLINE void NAME(see)(const attention_call *call, int64_t b, int64_t first, int width, NAME(seen) *seen) {
+static INLINE void NAME(load_keys)(
+    const attention_call *call, int64_t b, int64_t first, int width, NAME(key_set) *seen) {
     const int64_t size = call->heads * width;
     const REAL *keys = (const REAL *)call->k + b * call->keys * size;
     const REAL *values = (const REAL *)call->v + b * call->keys * size;
     seen->count = 0;
     for (int64_t j = 0; j < call->keys; j++) {
         if (call->ignored && call->ignored[b * call->keys + j]) continue;
-        spread(keys + j * size, first, call->heads, width, seen->keys + seen->count * width);
-        spread(values + j * size, first, call->heads, width, seen->values + seen->count * width);
+        load_heads(keys + j * size, first, call->heads, width, seen->keys + seen->count * width);
+        load_heads(values + j * size, first, call->heads, width, seen->values + seen->count * width);
         seen->where[seen->count++] = j;
     }
 }
@@ -86,13 +87,13 @@ static INLINE vec NAME(dot)(const vec *a, const vec *b, int width) {
 }
 
 static INLINE void NAME(attend_forward)(
-    const attention_call *call, int64_t b, int64_t first, int width, const NAME(seen) *seen) {
+    const attention_call *call, int64_t b, int64_t first, int width, const NAME(key_set) *seen) {
     const int64_t size = call->heads * width;
     const vec factor = broadcast((REAL)call->factor);
     for (int64_t i = 0; i < call->queries; i++) {
         const int64_t row = b * call->queries + i;
         vec q[MAX_WIDTH], sums[MAX_WIDTH], total = broadcast(0), top = broadcast(-INFINITY);
-        spread((const REAL *)call->q + row * size, first, call->heads, width, q);
+        load_heads((const REAL *)call->q + row * size, first, call->heads, width, q);
         for (int d = 0; d < width; d++) q[d] *= factor, sums[d] = broadcast(0);
         for (int64_t j = 0; j < seen->count; j++) {
             seen->scores[j] = NAME(dot)(q, seen->keys + j * width, width);
@@ -105,27 +106,27 @@ static INLINE void NAME(attend_forward)(
         }
         const vec inverse = seen->count ? broadcast(1) / total : broadcast(0);
         for (int d = 0; d < width; d++) sums[d] *= inverse;
-        gather((REAL *)call->output + row * size, first, call->heads, width, sums);
+        store_heads((REAL *)call->output + row * size, first, call->heads, width, sums);
         if (call->top) {
-            gather((REAL *)call->top + row * call->heads, first, call->heads, 1, &top);
-            gather((REAL *)call->inverse + row * call->heads, first, call->heads, 1, &inverse);
+            store_heads((REAL *)call->top + row * call->heads, first, call->heads, 1, &top);
+            store_heads((REAL *)call->inverse + row * call->heads, first, call->heads, 1, &inverse);
         }
     }
 }
 
 static INLINE void NAME(attend_backward)(
-    const attention_call *call, int64_t b, int64_t first, int width, const NAME(seen) *seen) {
+    const attention_call *call, int64_t b, int64_t first, int width, const NAME(key_set) *seen) {
     const int64_t size = call->heads * width;
     const vec factor = broadcast((REAL)call->factor);
     for (int64_t j = 0; j < seen->count * width; j++) seen->grad_keys[j] = seen->grad_values[j] = broadcast(0);
     for (int64_t i = 0; i < call->queries; i++) {
         const int64_t row = b * call->queries + i;
         vec q[MAX_WIDTH], grad[MAX_WIDTH], output[MAX_WIDTH], grad_q[MAX_WIDTH], top, inverse;
-        spread((const REAL *)call->q + row * size, first, call->heads, width, q);
-        spread((const REAL *)call->grad_output + row * size, first, call->heads, width, grad);
-        spread((const REAL *)call->output + row * size, first, call->heads, width, output);
-        spread((const REAL *)call->top + row * call->heads, first, call->heads, 1, &top);
-        spread((const REAL *)call->inverse + row * call->heads, first, call->heads, 1, &inverse);
+        load_heads((const REAL *)call->q + row * size, first, call->heads, width, q);
+        load_heads((const REAL *)call->grad_output + row * size, first, call->heads, width, grad);
+        load_heads((const REAL *)call->output + row * size, first, call->heads, width, output);
+        load_heads((const REAL *)call->top + row * call->heads, first, call->heads, 1, &top);
+        load_heads((const REAL *)call->inverse + row * call->heads, first, call->heads, 1, &inverse);
         for (int d = 0; d < width; d++) q[d] *= factor, grad_q[d] = broadcast(0);
         const vec mean = NAME(dot)(grad, output, width);
         for (int64_t j = 0; j < seen->count; j++) {
@@ -140,16 +141,16 @@ static INLINE void NAME(attend_backward)(
             }
         }
         for (int d = 0; d < width; d++) grad_q[d] *= factor;
-        gather((REAL *)call->grad_q + row * size, first, call->heads, width, grad_q);
+        store_heads((REAL *)call->grad_q + row * size, first, call->heads, width, grad_q);
     }
-    for (int64_t n = 0; n < seen->count; n++) { /* those that were ignored have been set to zero by the caller */
+    for (int64_t n = 0; n < seen->count; n++) { /* the caller has set those that are ignored to zero */
         const int64_t at = (b * call->keys + seen->where[n]) * size;
-        gather((REAL *)call->grad_k + at, first, call->heads, width, seen->grad_keys + n * width);
-        gather((REAL *)call->grad_v + at, first, call->heads, width, seen->grad_values + n * width);
+        store_heads((REAL *)call->grad_k + at, first, call->heads, width, seen->grad_keys + n * width);
+        store_heads((REAL *)call->grad_v + at, first, call->heads, width, seen->grad_values + n * width);
     }
 }
 
-/* With a width that the compiler knows, parts of heads stay in registers. */
+/* If the compiler knows the width, parts of heads stay in registers. */
 #define FOR_WIDTH(function, ...) \
     switch (call->width) { \
     case 1: function(__VA_ARGS__, 1, &seen); break; \
@@ -169,13 +170,13 @@ static int NAME(attention)(const attention_call *call) {
     if (memory == NULL) return 1;
     FOR_TASKS(n, threads) {
         vec *from = (vec *)(memory + bytes * (size_t)n);
-        NAME(seen) seen = {.keys = from, .values = from + parts, .scores = from + 2 * parts};
+        NAME(key_set) seen = {.keys = from, .values = from + parts, .scores = from + 2 * parts};
         seen.grad_keys = seen.scores + call->keys;
         seen.grad_values = seen.grad_keys + parts;
         seen.where = (int64_t *)((char *)from + round_up(vectors * sizeof(vec)));
         for (int64_t item = items * n / threads; item < items * (n + 1) / threads; item++) {
             const int64_t b = item / tiles, first = item % tiles * LANES;
-            FOR_WIDTH(NAME(see), call, b, first)
+            FOR_WIDTH(NAME(load_keys), call, b, first)
             if (training) {
                 FOR_WIDTH(NAME(attend_backward), call, b, first)
             } else {

@@ -1,8 +1,9 @@
-/* The mathematics of the gated cells, for whatever lies in a vector's lanes; a template like vectors.h. */
+/* The equations of the gated cells, which have to agree with kernels/reference.py; a template like vectors.h. */
 
 #define GATES_OF(mode) ((mode) == LSTM ? 4 : (mode) == GRU ? 3 : 1)
 
-/* Activate the gates in place: i, f, g, o of an LSTM; r and z of a GRU, whose n waits for r. */
+/* Activate the gates in place: input, forget, cell and output of an LSTM; reset and update of a GRU, whose new gate
+ * needs the reset gate first. */
 static INLINE void NAME(activate_gates)(vec *a, const int gates) {
     a[0] = vsigmoid(a[0]);
     a[1] = vsigmoid(a[1]);
@@ -11,16 +12,18 @@ static INLINE void NAME(activate_gates)(vec *a, const int gates) {
     a[3] = vsigmoid(a[3]);
 }
 
-/* The new cell state from the activated gates. */
+/* LSTM: the new cell state from the activated gates, c' = f c + i g. */
 static INLINE vec NAME(lstm)(const vec *a, vec c_before) { return a[1] * c_before + a[0] * a[2]; }
 
-/* Activate n in place, with new_part = W_n h + b_n; the new state. */
+/* GRU: activate the new gate in place, n = tanh(a[2] + r new_part) with new_part = W_n h + b_n and the reset gate r;
+ * the new state is (1 - z) n + z h with the update gate z. */
 static INLINE vec NAME(gru)(vec *a, vec new_part, vec h_before) {
     a[2] = vtanh(a[2] + a[0] * new_part);
     return a[2] + a[1] * (h_before - a[2]);
 }
 
-/* d: the gradients of the gates before activation; grad_c: the gradient of the cell state, after the step to before. */
+/* d: the gradients of the gates before activation. grad_c: the gradient of the cell state, in after and out before the
+ * step. */
 static INLINE void NAME(lstm_backward)(vec *d, const vec *a, vec tanh_c, vec c_before, vec grad_h, vec *grad_c) {
     const vec one = broadcast(1);
     const vec dc = *grad_c + grad_h * a[3] * (one - tanh_c * tanh_c);
@@ -31,7 +34,8 @@ static INLINE void NAME(lstm_backward)(vec *d, const vec *a, vec tanh_c, vec c_b
     *grad_c = dc * a[1];
 }
 
-/* d as above, direct: the gradient that reaches h before the step past the gates; the gradient of W_n h + b_n. */
+/* d as above. direct: the gradient that reaches the previous h without passing a recurrent matrix. Returns the gradient
+ * of W_n h + b_n. */
 static INLINE vec NAME(gru_backward)(vec *d, const vec *a, vec new_part, vec h_before, vec grad_h, vec *direct) {
     const vec one = broadcast(1);
     d[2] = grad_h * (one - a[1]) * (one - a[2] * a[2]);
@@ -41,7 +45,7 @@ static INLINE vec NAME(gru_backward)(vec *d, const vec *a, vec new_part, vec h_b
     return d[2] * a[0];
 }
 
-/* Where one row of the batch finds what it needs at one step. Pointers to what a call does not have are not to be used. */
+/* The addresses of one row of the batch at one step. Pointers to what a call does not have must not be used. */
 #define row NAME(row)
 typedef struct {
     const REAL *x, *projected, *h_before, *c_before;
@@ -50,7 +54,7 @@ typedef struct {
     REAL *grad_gates, *grad_new, *grad_h, *grad_c;
 } row;
 
-/* Filled in place, field by field: a structure that is built elsewhere and copied costs more than a step. */
+/* Filled in place, field by field: building a structure and copying it costs more than a step. */
 static INLINE void NAME(forward_row)(const forward_call *call, int64_t t, int64_t b, const int gates, row *row) {
     const chunk *c = &call->chunk;
     const int64_t width = c->num_blocks * c->block_size;
@@ -85,7 +89,8 @@ static INLINE void NAME(backward_row)(const backward_call *call, int64_t t, int6
     row->grad_c = (REAL *)call->grad_c + b * width;
 }
 
-/* The rows of a tile that have a step t. The others get output and cells of zero, units `from` to `to`. */
+/* Collect the rows of a tile in which step t is real. In the others, set units `from` to `to` of output and cells to
+ * zero. */
 static INLINE int NAME(forward_tile)(const forward_call *call, int64_t t, tile tile, int64_t from, int64_t to,
                                      const int gates, row *rows) {
     const chunk *c = &call->chunk;
@@ -123,7 +128,7 @@ static INLINE int NAME(backward_tile)(const backward_call *call, int64_t t, tile
     return count;
 }
 
-/* After the last step of a tile, copy its state, units `from` to `to`, to where the state is kept. */
+/* After the last step of a tile, copy its state, units `from` to `to`, to the caller's state. */
 static void NAME(keep_state)(const forward_call *call, tile tile, int64_t from, int64_t to) {
     const chunk *c = &call->chunk;
     const int64_t width = c->num_blocks * c->block_size;

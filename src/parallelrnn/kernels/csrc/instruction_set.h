@@ -1,6 +1,7 @@
-/* The kernels for float and double by vectors of VECTOR_BYTES, and the table by which they are found.
+/* The kernels for float and double by vectors of VECTOR_BYTES, and the table that lists them.
  *
- * A template: whoever includes it defines VECTOR_BYTES, TABLE, the name of the table, and INSTRUCTIONS, its label.
+ * A template: the file that includes it defines VECTOR_BYTES, TABLE (the name of the table) and INSTRUCTIONS (its
+ * label).
  */
 #define INLINE inline __attribute__((always_inline))
 #define JOIN(x, suffix) x##suffix

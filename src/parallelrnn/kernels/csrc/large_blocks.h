@@ -2,8 +2,8 @@
  *
  * The product W h is a sum of columns: each unit of h, broadcast, times a column of W that lies in M vectors. Four rows
  * share each load of the weights. The last vector of a block ends with the block, so where M vectors are more than the
- * block it holds some units of the one before again: these are computed twice, alike. What is changed in place is
- * therefore read for all vectors before it is written for one.
+ * block it repeats units of the vector before: these are computed twice, with the same result. What changes in place is
+ * therefore read for all vectors before any of them is written.
  */
 
 #define ROWS_AT_ONCE 4
@@ -13,8 +13,8 @@ typedef struct {
     int64_t M;                /* vectors in a block */
     vec *columns;             /* [k][g][j][m]: columns of W, for forward */
     vec *rows;                /* [k][g][i][m]: rows of W, for backward */
-    vec *bias;                /* [k][g][m]; a GRU's third gate has only that of its input here */
-    vec *new_bias;            /* [k][m]: and here the recurrent one; NULL but for a GRU */
+    vec *bias;                /* [k][g][m]; for a GRU's new gate only the input bias */
+    vec *new_bias;            /* [k][m]: its recurrent bias; NULL unless a GRU */
 } matrices;
 
 /* Where in a block of D units, at least LANES, the m-th of its M vectors begins. */
@@ -182,11 +182,11 @@ static void NAME(large_forward_task)(const forward_call *call, const matrices *w
             const int count = NAME(forward_tile)(call, c->reverse ? c->steps - 1 - s : s, tile, from, to, GATES_OF(c->mode), rows);
             for (int64_t k = task.part; k < task.part_end; k++)
                 for (int n = 0; n < count; n += ROWS_AT_ONCE) {
-                    const int some = count - n < ROWS_AT_ONCE ? count - n : ROWS_AT_ONCE;
+                    const int taken = count - n < ROWS_AT_ONCE ? count - n : ROWS_AT_ONCE;
                     switch (c->mode) {
-                    case LSTM: NAME(large_forward_rows)(call, w, rows + n, some, k, room, LSTM, 4); break;
-                    case GRU: NAME(large_forward_rows)(call, w, rows + n, some, k, room, GRU, 3); break;
-                    default: NAME(large_forward_rows)(call, w, rows + n, some, k, room, c->mode, 1);
+                    case LSTM: NAME(large_forward_rows)(call, w, rows + n, taken, k, room, LSTM, 4); break;
+                    case GRU: NAME(large_forward_rows)(call, w, rows + n, taken, k, room, GRU, 3); break;
+                    default: NAME(large_forward_rows)(call, w, rows + n, taken, k, room, c->mode, 1);
                     }
                 }
         }
@@ -204,11 +204,11 @@ static void NAME(large_backward_task)(const backward_call *call, const matrices 
             const int count = NAME(backward_tile)(call, c->reverse ? c->steps - 1 - s : s, tile, from, to, GATES_OF(c->mode), rows);
             for (int64_t k = task.part; k < task.part_end; k++)
                 for (int n = 0; n < count; n += ROWS_AT_ONCE) {
-                    const int some = count - n < ROWS_AT_ONCE ? count - n : ROWS_AT_ONCE;
+                    const int taken = count - n < ROWS_AT_ONCE ? count - n : ROWS_AT_ONCE;
                     switch (c->mode) {
-                    case LSTM: NAME(large_backward_rows)(call, w, rows + n, some, k, room, gradients, LSTM, 4); break;
-                    case GRU: NAME(large_backward_rows)(call, w, rows + n, some, k, room, gradients, GRU, 3); break;
-                    default: NAME(large_backward_rows)(call, w, rows + n, some, k, room, gradients, c->mode, 1);
+                    case LSTM: NAME(large_backward_rows)(call, w, rows + n, taken, k, room, gradients, LSTM, 4); break;
+                    case GRU: NAME(large_backward_rows)(call, w, rows + n, taken, k, room, gradients, GRU, 3); break;
+                    default: NAME(large_backward_rows)(call, w, rows + n, taken, k, room, gradients, c->mode, 1);
                     }
                 }
         }

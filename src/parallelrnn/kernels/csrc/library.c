@@ -1,4 +1,4 @@
-/* What the shared library offers: the instruction sets it was built with, and which of them the processor has. */
+/* The interface of the shared library: its instruction sets, and which of them the processor has. */
 #include <stddef.h>
 
 #include "recurrence.h"
@@ -29,7 +29,7 @@ PUBLIC const instruction_set *parallelrnn_instruction_set(int32_t index) {
     return index >= 0 && index < count ? usable[index] : NULL;
 }
 
-/* Whether it was built with OpenMP; without, it runs in one thread. */
+/* Whether the library was built with OpenMP; without it, everything runs in one thread. */
 PUBLIC int32_t parallelrnn_has_threads(void) {
 #if defined(_OPENMP)
     return 1;
@@ -38,7 +38,7 @@ PUBLIC int32_t parallelrnn_has_threads(void) {
 #endif
 }
 
-/* The sizes of the structures, which the caller has to agree with. */
+/* The sizes of the structures, which have to match those of the caller. */
 PUBLIC int64_t parallelrnn_forward_size(void) { return sizeof(forward_call); }
 PUBLIC int64_t parallelrnn_backward_size(void) { return sizeof(backward_call); }
 PUBLIC int64_t parallelrnn_attention_size(void) { return sizeof(attention_call); }

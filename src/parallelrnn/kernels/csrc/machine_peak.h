@@ -1,6 +1,6 @@
-/* What a machine can do at most: work of known size, to be timed by the caller. A template like vectors.h, for float. */
+/* Work of known size, which the caller times to find peak rates. A template like vectors.h, for float. */
 
-/* `rounds` times 12 multiply-adds a thread, none of which waits for another. */
+/* `rounds` times 12 independent multiply-adds per thread. */
 static void NAME(multiply_add)(int64_t rounds, int32_t threads, float *result) {
     FOR_TASKS(n, (int64_t)threads) {
         vec a[12], factor = broadcast(0.999f), term = broadcast(0.001f);
@@ -12,7 +12,7 @@ static void NAME(multiply_add)(int64_t rounds, int32_t threads, float *result) {
     }
 }
 
-/* `rounds` times tanh of 1024 numbers a thread, which stay in the first-level cache. */
+/* `rounds` times tanh of 1024 numbers per thread, which stay in the first-level cache. */
 static void NAME(activations)(int64_t rounds, int32_t threads, float *result) {
     FOR_TASKS(n, (int64_t)threads) {
         float values[1024];
@@ -23,7 +23,7 @@ static void NAME(activations)(int64_t rounds, int32_t threads, float *result) {
     }
 }
 
-/* a = b + 3 c over `size` numbers each, a part for each thread: 12 bytes a number, or 16 with the read before a write. */
+/* a = b + 3 c over `size` numbers, a part for each thread: 12 bytes per number, or 16 with the read before a write. */
 static void NAME(triad)(int64_t size, int32_t threads, float *memory) {
     float *a = memory, *b = memory + size, *c = memory + 2 * size;
     FOR_TASKS(n, (int64_t)threads)

@@ -1,11 +1,11 @@
 /* Blocks that fit into a vector: LANES / D of them side by side in each. A template like vectors.h.
  *
- * Units lie in memory as everywhere else, blocks contiguous. The product W h needs every unit of a block in every lane of
- * that block, which D exchanges of lanes bring: (W h)[i] = sum over r of W[i, i ^ r] h[i ^ r]. For D = 2 that is
- * wa * h + wb * swap(h). Block sizes that are no power of two are padded with empty lanes to the next one.
+ * Units lie in memory as everywhere else, blocks contiguous. The product W h needs every unit of a block in every lane
+ * of that block, which takes D exchanges of lanes: (W h)[i] = sum over r of W[i, i ^ r] h[i ^ r]. For D = 2 that is
+ * wa * h + wb * swap(h). Block sizes that are not a power of two are padded with empty lanes to the next one.
  *
- * Time is the outer loop over a tile of rows, the vectors of a row the middle one, the rows the inner: the steps of one
- * row wait for each other, the rows of a tile do not, and weights and their gradients stay in registers from row to row.
+ * Time is the outer loop over a tile of rows, the vectors of a row the middle one, the rows the inner one. The steps of
+ * a row depend on each other, the rows of a tile do not; weights and their gradients stay in registers across rows.
  */
 
 /* A vector's record: weight[g][r], bias[g], new_bias (the recurrent bias of a GRU's new gate), input[column][g]. */
@@ -63,7 +63,7 @@ static int NAME(pack)(const chunk *c, int gates, int padded, packed *w) {
     return 0;
 }
 
-/* Add the sums of one vector's record, over all rows and steps, to the gradients they are of. */
+/* Add the sums of one vector's record, over all rows and steps, to the gradients. */
 static void NAME(add_gradients)(const backward_call *call, const packed *w, int gates, int padded, int64_t v,
                                 const double (*sums)[LANES]) {
     const chunk *c = &call->chunk;
@@ -112,8 +112,8 @@ static INLINE vec NAME(combine)(const vec *weight, const REAL *x, int64_t inputs
 
 /* One step of one row in the vectors v to end. `full`: their lanes are neighbours in memory.
  *
- * A gated cell is a long chain of operations that wait for each other, longer than what a processor looks ahead. So it
- * comes in two stages, each over a group of vectors, which do not wait for each other. */
+ * A gated cell is a long chain of dependent operations, longer than a processor looks ahead. So it runs in two stages,
+ * each over a group of independent vectors. */
 static INLINE void NAME(forward_vectors)(const forward_call *call, const packed *w, const row at, int64_t v, int64_t end,
                                          const int64_t inputs, const int mode, const int gates, const int D,
                                          const int full) {
@@ -149,7 +149,7 @@ static INLINE void NAME(forward_vectors)(const forward_call *call, const packed 
     }
 }
 
-/* The step's backward, for the same vectors; `sum` takes what is added up over rows and steps. */
+/* The step's backward, for the same vectors; `sum` collects what is added up over rows and steps. */
 static INLINE void NAME(backward_vectors)(const backward_call *call, const packed *w, vec *sum, const row at, int64_t v,
                                           int64_t end, const int64_t inputs, const int mode, const int gates,
                                           const int D, const int full) {
@@ -224,7 +224,7 @@ static INLINE void NAME(backward_vectors)(const backward_call *call, const packe
     }
 }
 
-/* No input and one input are frequent, and short loops cost more than what is in them. */
+/* No input and one input are frequent, and short loops cost more than their bodies. */
 #define FOR_INPUTS(run) \
     if (c->inputs == 0) run(0); \
     else if (c->inputs == 1) run(1); \
@@ -251,7 +251,7 @@ static INLINE void NAME(small_forward_task)(const forward_call *call, const pack
     }
 }
 
-/* Sums in REAL lose digits over many steps: every so many steps they are moved to sums in double. */
+/* Sums in REAL lose digits over many steps: every so many steps they are added to sums in double. */
 #define STEPS_PER_SUM 32
 
 static INLINE void NAME(small_backward_task)(const backward_call *call, const packed *w, task task, vec *sums,

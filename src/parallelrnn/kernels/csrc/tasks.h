@@ -14,7 +14,7 @@
 /* aligned_alloc takes multiples of its alignment. */
 static inline size_t round_up(size_t size) { return (size + 63) / 64 * 64; }
 
-/* Whether step t is the first that is computed for row b of the chunk, which goes on from the state given. */
+/* Whether step t is the first that is computed for row b of the chunk, which continues from the given state. */
 static inline int is_first(const chunk *c, int64_t t, int64_t b) {
     return c->reverse ? t + 1 == (c->real_steps ? c->real_steps[b] : c->steps) : t == 0;
 }
@@ -31,8 +31,9 @@ typedef struct {
 
 static inline int64_t largest_share(int64_t items, int64_t tasks) { return (items + tasks - 1) / tasks; }
 
-/* The division depends on shapes and on the number of threads that was asked for, never on how many turn up: the same
- * sums are added in the same order every time. Rows of unequal length are not a fair share, so parts are preferred. */
+/* The division depends on shapes and on the requested number of threads, never on how many actually run, so that sums
+ * are always added in the same order. With rows of unequal length, equal numbers of rows are unequal work: prefer
+ * parts. */
 static inline division divide(const chunk *c, int64_t parts) {
     int64_t threads = c->threads < 1 ? 1 : c->threads;
     int64_t rows = c->batch < threads ? c->batch : threads;
@@ -49,8 +50,8 @@ static inline task take(const chunk *c, int64_t parts, division d, int64_t index
     return d.by_rows ? (task){begin, end, 0, parts} : (task){0, c->batch, begin, end};
 }
 
-/* Rows that a task takes through all steps together: enough that they need not wait for each other, few enough that
- * their states stay in the first-level cache. */
+/* Rows that a task takes through all steps together: enough to hide latency, few enough that their states stay in the
+ * first-level cache. */
 #define MAX_ROWS 64
 typedef struct {
     int64_t begin, end;

@@ -1,7 +1,7 @@
 /* Vectors of LANES numbers of type REAL by the compiler's vector extensions: one source for every instruction set.
  *
- * A template: whoever includes it defines REAL, INTEGER (of the same size), LANES, IS_DOUBLE and NAME(x), which makes x
- * unique.
+ * A template: the file that includes it defines REAL, INTEGER (of the same size), LANES, IS_DOUBLE and NAME(x), which
+ * makes x unique.
  */
 #define vec NAME(vec)
 #define mask NAME(mask)
@@ -19,7 +19,7 @@ static INLINE void store(REAL *to, vec v) { *(NAME(unaligned) *)to = v; }
 #define broadcast NAME(broadcast)
 static INLINE vec broadcast(REAL a) { return a - (vec){0}; }
 
-/* Where the lanes of a vector lie in a row, -1 for lanes that hold no unit. */
+/* at: the positions of the lanes in a row, -1 for empty lanes. */
 #define load_at NAME(load_at)
 static INLINE vec load_at(const REAL *row, const int32_t *at) {
     REAL lanes[LANES];
@@ -93,7 +93,7 @@ static INLINE vec choose(mask which, vec yes, vec no) {
     return (vec)((which & (mask)yes) | (~which & (mask)no));
 }
 
-/* min and max as the processor has them, in the order of operands that keeps NaN; compilers do not find them. */
+/* The processor's own min and max, with the operands in the order that keeps NaN; compilers do not emit them. */
 #define at_most NAME(at_most)
 #define at_least NAME(at_least)
 #if defined(__x86_64__)

@@ -97,14 +97,15 @@ def fit_ours(settings: Settings, seed: int, table: pd.DataFrame, cell: str, defa
         **options,
     )
     forecaster.fit(table, val_size=None if defaults else settings.horizon)  # at least one window
-    fitted = forecaster._known()
+    state = forecaster._fitted()
 
     def forecast(table: pd.DataFrame, origins: range) -> NDArray[Any]:
-        view = fitted.view(forecaster._read(table, fitted).series)
-        windows = [(index, origin) for index in range(len(view.series)) for origin in origins]
-        return view.forecast(torch.tensor(windows)).reshape(len(view.series), len(origins), -1)
+        dataset = forecaster._dataset(table, None)
+        windows = torch.tensor([(index, origin) for index in range(len(dataset.series)) for origin in origins])
+        columns, _ = state.forecast(dataset, windows)
+        return columns["yhat"].reshape(len(dataset.series), len(origins), -1)
 
-    return fitted.network, forecast
+    return state.network, forecast
 
 
 def fit_neuralforecast(settings: Settings, seed: int, table: pd.DataFrame, cell: str, series: int, kind: str) -> Fitted:

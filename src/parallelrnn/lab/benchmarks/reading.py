@@ -33,8 +33,8 @@ from torch import Tensor, nn
 
 from parallelrnn import ParaRNN, forecast_modes, recurrence_features
 from parallelrnn.interpret import ForecastModes, Mode, bootstrap_series, match_fits
+from parallelrnn.interpret.display import Step
 from parallelrnn.interpret.uncertainty import distances
-from parallelrnn.interpret.units import Step
 from parallelrnn.lab.benchmarks.measuring import THREADS, provenance, run_missing
 from parallelrnn.lab.runs import RunStore
 from parallelrnn.lab.tables import Table

@@ -9,17 +9,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn import functional
 
 from parallelrnn.lab.datasets import Examples, Splits
 from parallelrnn.lab.datasets.splits import permutation
 from parallelrnn.lab.experiments.experiment import ExperimentError, Outcome, Workspace, reset_unused
 from parallelrnn.lab.experiments.feature_types import types_of
 from parallelrnn.lab.experiments.models import RECURRENT, Recurrent, Transformer, count_parameters
-from parallelrnn.lab.experiments.supervised import Subset, classification_scores, train
+from parallelrnn.lab.experiments.supervised import Subset, classification_scores, fit
 from parallelrnn.nn import initialize
-from parallelrnn.training.optimizers import Plateau
-from parallelrnn.training.trainer import PassSampler, TrainerConfig
 
 Prepare = Callable[[Tensor], Tensor]  # from examples as they are stored to sequences (B, T, C)
 
@@ -73,28 +70,8 @@ def classify(
     classes = int(splits.train.targets.max()) + 1
     torch.manual_seed(seed)
     network = make_network(config, channels.shape[2], classes, channels.shape[1], seed)
-    trainer_config = TrainerConfig(
-        learning_rate=config.learning_rate,
-        schedule=Plateau(patience=config.patience),
-        max_epochs=config.max_epochs,
-        patience=None,
-        minimum_rate=config.minimum_rate,
-    )
-
-    def validate(network: nn.Module) -> dict[str, float]:
-        scores = classification_scores(network, validation)
-        return {"validation": scores["loss"], "accuracy": scores["accuracy"]}
-
-    progress = train(
-        network,
-        training,
-        PassSampler(training.count, config.batch_size, seed, config.epoch_steps),
-        functional.cross_entropy,
-        validate,
-        trainer_config,
-        workspace,
-        observe=types_of if config.model in RECURRENT else None,
-    )
+    observe = types_of if config.model in RECURRENT else None
+    progress = fit(network, training, validation, config, seed, workspace, classes=True, observe=observe)
     metrics = classification_scores(network, test)
     largest = int(np.bincount(splits.train.targets).argmax())  # what a model that learned nothing would answer
     metrics |= {"largest_class": sum(float((y == largest).sum()) for _, y in test.chunks()) / test.count}

@@ -11,16 +11,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from parallelrnn.interpret import FeatureTracker
 from parallelrnn.lab.datasets import feature_simulation
 from parallelrnn.lab.experiments.experiment import Experiment, ExperimentError, Outcome, Workspace
-from parallelrnn.lab.experiments.supervised import regression_errors, train
+from parallelrnn.lab.experiments.supervised import fit
 from parallelrnn.lab.experiments.tradeoff import as_subset, data_checksum
 from parallelrnn.nn import initialize, recurrent_blocks
-from parallelrnn.training.optimizers import Plateau
-from parallelrnn.training.trainer import PassSampler, TrainerConfig
 
 TRUTHS = ("normal", "mixed")
 INITIAL = {"uniform": initialize.uniform_, "identity": initialize.identity_, "mixed": initialize.mixed_order_}
@@ -86,26 +83,9 @@ def run(config: FeatureRecoveryConfig, seed: int, workspace: Workspace) -> Outco
         return {name: reading[name] for name in ("counts", "modulus", "angle", "distance")}
 
     training, validation = as_subset(splits.train), as_subset(splits.validation)
-    trainer_config = TrainerConfig(
-        learning_rate=config.learning_rate,
-        schedule=Plateau(patience=config.patience),
-        max_epochs=config.max_epochs,
-        patience=None,
-        minimum_rate=config.minimum_rate,
-        keep_best=False,
-    )
     data = data_checksum(splits.train)
-    progress = train(
-        network,
-        training,
-        PassSampler(training.count, config.batch_size, seed, config.epoch_steps),
-        functional.mse_loss,
-        lambda network: {"validation": regression_errors(network, validation)["mse"]},
-        trainer_config,
-        workspace,
-        data,
-        watch,
-    )
+    options: dict[str, Any] = {"keep_best": False, "fingerprint": data, "observe": watch}
+    progress = fit(network, training, validation, config, seed, workspace, **options)
     metrics = {
         "validation": progress.errors[-1],
         "distance": progress.notes[-1]["distance"],

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from parallelrnn.forecast.evaluation import NLinear
 from parallelrnn.lab.datasets import Table, load_table
@@ -22,9 +21,7 @@ from parallelrnn.lab.experiments.experiment import Experiment, ExperimentError, 
 from parallelrnn.lab.experiments.feature_types import first_layer_features, types_of
 from parallelrnn.lab.experiments.models import MODELS, RECURRENT, Recurrent, Transformer, count_parameters
 from parallelrnn.lab.experiments.models import TRANSFORMERS as TRANSFORMER_MODELS
-from parallelrnn.lab.experiments.supervised import Subset, regression_errors, train
-from parallelrnn.training.optimizers import Plateau
-from parallelrnn.training.trainer import PassSampler, TrainerConfig
+from parallelrnn.lab.experiments.supervised import Subset, fit, regression_errors
 
 HORIZONS = {
     "ETTh1": (24, 48, 168, 336),
@@ -98,21 +95,7 @@ def run(config: ForecastingConfig, seed: int, workspace: Workspace) -> Outcome:
     parameters = count_parameters(network)
     if not parameters:
         return Outcome(regression_errors(network, test))
-    trainer_config = TrainerConfig(
-        learning_rate=config.learning_rate,
-        schedule=Plateau(),
-        max_epochs=config.max_epochs,
-        patience=config.stop_after,
-    )
-    progress = train(
-        network,
-        training,
-        PassSampler(training.count, config.batch_size, seed, config.epoch_steps),
-        functional.mse_loss,
-        lambda network: {"validation": regression_errors(network, validation)["mse"]},
-        trainer_config,
-        workspace,
-    )
+    progress = fit(network, training, validation, config, seed, workspace)
     metrics = regression_errors(network, test) | {"parameters": parameters, "epochs": progress.epoch}
     details = {}
     if config.model in RECURRENT:

@@ -13,7 +13,8 @@ from torch.nn import functional
 from parallelrnn.errors import TrainingError
 from parallelrnn.lab.experiments.experiment import ExperimentError, OutOfTimeError, Workspace
 from parallelrnn.training.checkpoint import Checkpoint
-from parallelrnn.training.trainer import Progress, Sampler, Source, Trainer, TrainerConfig, make_fabric
+from parallelrnn.training.optimizers import Plateau
+from parallelrnn.training.trainer import PassSampler, Progress, Trainer, TrainerConfig, make_fabric
 
 _STEPS_AT_ONCE = 100_000  # of all sequences that are evaluated together: a transformer then needs less than 4 GB
 
@@ -67,10 +68,44 @@ def classification_scores(network: nn.Module, subset: Subset) -> dict[str, float
     return {"accuracy": correct / subset.count, "loss": loss / subset.count}
 
 
+def fit(
+    network: nn.Module,
+    training: Subset,
+    validation: Subset,
+    config: Any,  # of an experiment: batch_size, learning_rate and others by their usual names
+    seed: int,
+    workspace: Workspace,
+    *,
+    classes: bool = False,  # cross-entropies of classes, else squared errors
+    keep_best: bool = True,
+    fingerprint: str = "",
+    observe: Callable[[nn.Module], Any] | None = None,
+) -> Progress:
+    """Train a network by Adam, whose rate is halved when the validation error no longer falls."""
+
+    def validate(network: nn.Module) -> dict[str, float]:
+        if not classes:
+            return {"validation": regression_errors(network, validation)["mse"]}
+        scores = classification_scores(network, validation)
+        return {"validation": scores["loss"], "accuracy": scores["accuracy"]}
+
+    how = TrainerConfig(
+        learning_rate=config.learning_rate,
+        schedule=Plateau(patience=getattr(config, "patience", 0)),
+        max_epochs=config.max_epochs,
+        patience=getattr(config, "stop_after", None),
+        minimum_rate=getattr(config, "minimum_rate", 0.0),
+        keep_best=keep_best,
+    )
+    sampler = PassSampler(training.count, config.batch_size, seed, getattr(config, "epoch_steps", None))
+    loss = functional.cross_entropy if classes else functional.mse_loss
+    return train(network, training, sampler, loss, validate, how, workspace, fingerprint, observe)
+
+
 def train(
     network: nn.Module,
-    source: Source,
-    sampler: Sampler,
+    source: Any,
+    sampler: Any,
     loss: Callable[[Tensor, Tensor], Tensor],
     validate: Callable[[nn.Module], dict[str, float]],
     config: TrainerConfig,
@@ -84,12 +119,12 @@ def train(
         checkpoint = Checkpoint(
             workspace.directory, fingerprint, True, every=workspace.checkpoint_every, each_epoch=False
         )
-    no_rows = torch.empty(0, dtype=torch.int64)
+    rows = torch.empty(0, dtype=torch.int64)  # the sampler has them
     trainer = Trainer(
         network,
         source,
-        no_rows,
-        no_rows,
+        rows,
+        rows,
         lambda output, target, weight: loss(output, target),
         config,
         0,
@@ -103,7 +138,7 @@ def train(
         torch.set_num_threads(trainer.progress.threads)  # more or fewer would sum in another order
     progress = trainer.progress
 
-    def note(trainer: Trainer[nn.Module] | None = None) -> None:
+    def note(trainer: Any = None) -> None:
         if observe is not None:
             progress.notes.append(observe(network))
 

@@ -15,14 +15,11 @@ import hashlib
 from dataclasses import dataclass
 
 import torch
-from torch.nn import functional
 
 from parallelrnn.lab.datasets import Examples, tradeoff_simulation
 from parallelrnn.lab.experiments.experiment import Experiment, Outcome, Workspace
 from parallelrnn.lab.experiments.models import Recurrent, count_parameters
-from parallelrnn.lab.experiments.supervised import Subset, regression_errors, train
-from parallelrnn.training.optimizers import Plateau
-from parallelrnn.training.trainer import PassSampler, TrainerConfig
+from parallelrnn.lab.experiments.supervised import Subset, fit, regression_errors
 
 BLOCK_SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 EDGE = 0.0884  # 1/sqrt(128), the scale at which such a recurrence turns chaotic
@@ -78,25 +75,8 @@ def run(config: TradeoffConfig, seed: int, workspace: Workspace) -> Outcome:
         block_size=config.block_size,
         aggregate=None,
     )
-    trainer_config = TrainerConfig(
-        learning_rate=config.learning_rate,
-        schedule=Plateau(patience=config.patience),
-        max_epochs=config.max_epochs,
-        patience=None,
-        minimum_rate=config.minimum_rate,
-    )
-    sampler = PassSampler(training.count, config.batch_size, seed)
     data = data_checksum(splits.train)
-    progress = train(
-        network,
-        training,
-        sampler,
-        functional.mse_loss,
-        lambda network: {"validation": regression_errors(network, validation)["mse"]},
-        trainer_config,
-        workspace,
-        data,
-    )
+    progress = fit(network, training, validation, config, seed, workspace, fingerprint=data)
     metrics = regression_errors(network, test)
     metrics |= {"variance": float(splits.test.targets.var(0).mean()), "parameters": count_parameters(network)}
     metrics |= {"epochs": progress.epoch, "seconds": progress.seconds}

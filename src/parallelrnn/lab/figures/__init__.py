@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from parallelrnn.interpret.optional import optional
-from parallelrnn.interpret.text import printable
+from parallelrnn.errors import printable
+from parallelrnn.interpret.display import optional
 from parallelrnn.io import write_bytes
 from parallelrnn.lab.figures import block_sizes, curves, features, forecasts
 from parallelrnn.lab.figures.style import Drawing

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from parallelrnn.interpret.optional import optional
+from parallelrnn.interpret.display import optional
 from parallelrnn.lab.benchmarks.timing import PASSES
 from parallelrnn.lab.experiments.speed import VANILLA
 from parallelrnn.lab.experiments.tradeoff import BLOCK_SIZES

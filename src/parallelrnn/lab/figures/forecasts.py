@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from parallelrnn.interpret.optional import optional
+from parallelrnn.interpret.display import optional
 from parallelrnn.lab import paper
 from parallelrnn.lab.experiments.feature_types import total
 from parallelrnn.lab.experiments.models import MODELS, RECURRENT

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from parallelrnn.interpret.optional import optional
+from parallelrnn.interpret.display import optional
 from parallelrnn.lab.select_runs import CellRuns
 
 if TYPE_CHECKING:

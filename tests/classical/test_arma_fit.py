@@ -11,9 +11,10 @@ from statsmodels.tsa.arima.model import ARIMA
 from statsmodels.tsa.arima_process import ArmaProcess
 
 from parallelrnn.classical import ARMA, to_arma
-from parallelrnn.classical.one_step_errors import OneStepErrors
-from parallelrnn.classical.partials import from_partials, to_partials
+from parallelrnn.classical.arma_fit import OneStepErrors, from_partials, to_partials
+from parallelrnn.errors import ArgumentError, InputError
 from tests.classical.models import conditional_arma
+from tests.support import raises
 
 Array = NDArray[np.float64]
 
@@ -150,44 +151,44 @@ def test_as_much_given_makes_orders_comparable() -> None:
     assert given.log_likelihood == pytest.approx(model.loglike([*given.params, given.variance]), abs=1e-8)
     nested = [ARMA(p, 0).fit(series, given=6).log_likelihood for p in range(7)]
     assert nested == sorted(nested)  # more terms explain the same values no worse
-    assert "500 values, the first 6 of them given" in " ".join(str(given.summary()).split())
+    assert len(given.errors) == len(series) - 6
 
 
 def test_estimates_at_the_edge_have_no_standard_errors() -> None:
     series = np.diff(np.random.default_rng(1).standard_normal(60))  # differenced for nothing
-    with pytest.warns(UserWarning, match="ma at the edge of the stationary and invertible models"):
+    with pytest.warns(UserWarning, match="^ma at the edge"):
         fitted = ARMA(0, 1).fit(series)
     assert fitted.coefficients.ma[0] == pytest.approx(-1, abs=1e-4)
     assert np.isnan(fitted.standard_errors).all()
 
 
-def test_a_unit_root_is_told_of() -> None:
-    with pytest.warns(UserWarning, match="has not come to its end"):
+def test_a_unit_root_is_reported() -> None:
+    with pytest.warns(UserWarning, match="did not converge"):
         ARMA(1, 0).fit(np.arange(9.0))
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("call", "argument", "facts"),
     [
-        (lambda: ARMA(-1, 0), "p: expected a whole number of terms, zero or more, got -1"),
-        (lambda: ARMA(1, 0.5), "q: expected a whole number"),
-        (lambda: ARMA(0, 0, mean=False), "nothing to be estimated"),
-        (lambda: ARMA(1, 1).fit([1.0, np.nan] * 9), "9 values that are not finite, the first at 1"),
-        (lambda: ARMA(1, 1).fit(np.zeros((9, 2))), r"one series \(T,\), got the shape \(9, 2\)"),
-        (lambda: ARMA(1, 1).fit([1.0, 2.0]), r"2 values, and an ARMA\(1, 1\) wants at least 8"),
-        (lambda: ARMA(1, 1).fit([1.0] * 30), "does not vary"),
-        (lambda: ARMA(1, 1).fit(np.arange(30.0) * 1e200), "values of the size 3e\\+201"),
-        (lambda: ARMA(1, 1).fit(np.ma.masked_less(np.arange(30.0), 2)), "2 values that are not finite"),
-        (
-            lambda: ARMA(2, 1).fit(np.arange(30.0), given=1),
-            "given: expected a whole number of values, 2 or more, got 1",
-        ),
-        (lambda: ARMA(1, 0).fit(simulated("AR(1)")).forecast(2, level=0.95), "95, not 0.95"),
-        (lambda: ARMA(1, 0).fit(simulated("AR(1)")).forecast(2, level=[80, 95]), "level is in per cent"),
-        (lambda: ARMA(1, 0).fit(simulated("AR(1)")).forecast(0), "steps: expected a whole number above zero"),
-        (lambda: ARMA(1, 0).fit(simulated("AR(1)")).forecast(2, level=0), "level is in per cent"),
+        (lambda: ARMA(-1, 0), "p", ["-1"]),
+        (lambda: ARMA(1, 0.5), "q", ["0.5"]),
+        (lambda: ARMA(1, 1).fit([1.0, np.nan] * 9), "y", ["9 values", "position 1"]),
+        (lambda: ARMA(1, 1).fit(np.zeros((9, 2))), "y", ["(9, 2)"]),
+        (lambda: ARMA(1, 1).fit([1.0, 2.0]), "y", ["at least 8", "got 2"]),
+        (lambda: ARMA(1, 1).fit([1.0] * 30), "y", []),
+        (lambda: ARMA(1, 1).fit(np.arange(30.0) * 1e200), "y", ["3e+201"]),
+        (lambda: ARMA(1, 1).fit(np.ma.masked_less(np.arange(30.0), 2)), "y", ["2 values", "position 0"]),
+        (lambda: ARMA(2, 1).fit(np.arange(30.0), given=1), "given", ["2", "got 1"]),
+        (lambda: ARMA(1, 0).fit(simulated("AR(1)")).forecast(2, level=0.95), "level", ["got 0.95"]),
+        (lambda: ARMA(1, 0).fit(simulated("AR(1)")).forecast(2, level=[80, 95]), "level", ["[80, 95]"]),
+        (lambda: ARMA(1, 0).fit(simulated("AR(1)")).forecast(0), "steps", ["got 0"]),
     ],
 )
-def test_what_cannot_be_fitted_is_refused(call: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+def test_rejected_series_and_arguments(call: Any, argument: str, facts: list[str]) -> None:
+    with raises(ArgumentError, *facts, argument=argument):
         call()
+
+
+def test_a_model_without_parameters_is_rejected() -> None:
+    with raises(InputError):
+        ARMA(0, 0, mean=False)

@@ -5,7 +5,9 @@ import math
 import pandas as pd
 import pytest
 
-from parallelrnn.interpret.units import Step
+from parallelrnn.errors import ArgumentError
+from parallelrnn.interpret.display import Step
+from tests.support import raises
 
 
 @pytest.mark.parametrize(
@@ -37,7 +39,7 @@ def test_steps_in_the_words_of_a_calendar(freq: str | None, steps: float, text: 
 
 @pytest.mark.parametrize("freq", ["hour", "", "-1h", "h24", "0h"])
 def test_a_frequency_that_pandas_does_not_know(freq: str) -> None:
-    with pytest.raises(ValueError, match="use a frequency of pandas such as"):
+    with raises(ArgumentError, argument="freq", got=freq):
         Step.of(freq)
 
 
