@@ -1,11 +1,13 @@
-"""Tables in Markdown and as text, and the numbers in them."""
+"""Tables in Markdown and in terminals, and the numbers in them."""
 
 from __future__ import annotations
 
+import io
 import math
 
 import numpy as np
 import pytest
+from rich.console import Console
 from scipy import stats
 
 from parallelrnn.lab.tables import (
@@ -28,9 +30,12 @@ def test_a_table_in_markdown() -> None:
     assert Table(["x"], []).markdown() == "| x |\n| --- |"
 
 
-def test_a_table_as_text() -> None:
-    lines = TABLE.text().splitlines()
-    assert lines == ["A title.", "name       n", "---------  -", "a          1", "long name  -", "A note."]
+def test_a_table_in_a_terminal() -> None:
+    console = Console(file=io.StringIO(), width=40)
+    console.print(Table(["name", "n"], [["[bold]a\x1b", "1"], ["b"]], "A title.").rich())
+    rows = [line.split() for line in console.file.getvalue().splitlines() if line.strip()]  # type: ignore[attr-defined]
+    assert rows[0] == ["A", "title."]
+    assert rows[-2:] == [["[bold]a\\x1b", "1"], ["b", "-"]]
 
 
 def test_text_from_files_has_no_markup() -> None:

@@ -77,14 +77,6 @@ class Table:
             table.add_row(*(Text(printable(cell)) for cell in row))
         return table
 
-    def text(self) -> str:
-        """Return the table as plain text with aligned columns."""
-        rows = [[printable(cell) for cell in row] for row in (self.columns, *self._full_rows())]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        rows.insert(1, ["-" * width for width in widths])
-        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-        return "\n".join([*filter(None, [self.title]), *lines, *filter(None, [self.note])])
-
     def _full_rows(self) -> list[list[str]]:
         return [[*row, *["-"] * (len(self.columns) - len(row))] for row in self.rows]
 
