@@ -201,7 +201,7 @@ def test_its_memory_can_be_read_and_followed(attention: str, blocks: int, size: 
     report(model, sequences(), tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
     assert "2 of 3 layers with 4 states of 8" in page
-    assert "its output is no sum over blocks" in page
+    assert "the output is not a sum over blocks" in page
 
 
 def count(model: nn.Module) -> int:
