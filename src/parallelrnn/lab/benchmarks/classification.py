@@ -63,7 +63,7 @@ CONTENDERS: dict[str, Callable[[int], Any]] = {
 def run(data: Path, results: Path = Path("results/benchmarks")) -> None:
     """Fit and score what the results do not hold yet."""
     torch.set_num_threads(THREADS)
-    arrays = {name: dict(np.load(data / f"{name}.npz")) for name in DATA_SETS}
+    arrays = {name: dict(np.load(data / f"{name}.npz", allow_pickle=False)) for name in DATA_SETS}
     warm: set[tuple[str, str]] = set()
 
     def measure(config: dict[str, Any], seed: int) -> dict[str, float]:
