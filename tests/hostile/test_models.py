@@ -18,6 +18,7 @@ import torch
 from parallelrnn import Forecaster, SequenceClassifier
 from parallelrnn.errors import ModelFileError
 from parallelrnn.io import MODEL_FILE, encode_tensors, load_tensors, save_tensors
+from tests.faults.limits import no_more_memory_than
 from tests.faults.small_models import load, save_old
 from tests.support import raises
 
@@ -146,13 +147,8 @@ def test_classes_have_a_dtype_that_they_fill(kind: Any, classifier: Path, tmp_pa
 @pytest.fixture
 def little_memory() -> Any:
     """No more than 1 GB on top of what is there: nothing here needs a hundredth of it."""
-    import resource
-
-    before = resource.getrlimit(resource.RLIMIT_AS)
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    resource.setrlimit(resource.RLIMIT_AS, (pages * os.sysconf("SC_PAGE_SIZE") + (1 << 30), before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_AS, before)
+    with no_more_memory_than(1 << 30):
+        yield
 
 
 NESTED = "[" * 100_000
