@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from fuzz_targets import grammar
 from fuzz_targets.target import Target
 from fuzz_targets.tensors import NOT_BUILT, Numbers
 from parallelrnn.errors import CheckpointError
-from parallelrnn.io import load_tensors, save_tensors
 from parallelrnn.sequence.data import SequenceBatch
 from parallelrnn.training.checkpoint import FILE, Checkpoint
 from parallelrnn.training.trainer import PassSampler, Trainer, TrainerConfig, make_fabric
@@ -53,23 +51,16 @@ def _seeds(folder: Path) -> list[bytes]:
         trainer.resume()  # which makes the folder
         left = iter([False] * (steps - 1))
         trainer.run(should_stop=lambda left=left: next(left, True))  # type: ignore[misc]
-        metadata, tensors = load_tensors(folder / str(index) / FILE)
-        described = _numbers.describe(index, tensors)
-        seeds.append(json.dumps({"from": index, "metadata": metadata, "tensors": described}).encode())
+        seeds.append(_numbers.describe(index, folder / str(index) / FILE))
     return seeds
 
 
 def _resume(data: bytes, folder: Path) -> None:
     try:
-        document = json.loads(data)
-        index = document["from"]
-        save_tensors(folder / FILE, _numbers.build(index, document["tensors"]), document["metadata"])
-        trainer = _trainer(folder, index)
+        trainer = _trainer(folder, _numbers.build(data, folder / FILE))
     except NOT_BUILT:
         return
     assert trainer.resume(), "it was written just now"
 
 
-TARGETS = [
-    Target(name="checkpoints", seeds=_seeds, read=_resume, errors=(CheckpointError,), mutate=grammar.mutate),
-]
+TARGETS = [Target(name="checkpoints", seeds=_seeds, read=_resume, errors=(CheckpointError,), mutate=grammar.mutate)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import warnings
 from collections.abc import Callable
@@ -18,7 +17,7 @@ from fuzz_targets.target import Target
 from fuzz_targets.tensors import NOT_BUILT, Numbers
 from parallelrnn import Forecaster, SequenceClassifier, SequenceRegressor, io
 from parallelrnn.errors import ModelFileError
-from parallelrnn.io import MODEL_FILE, load_tensors, save_tensors
+from parallelrnn.io import MODEL_FILE
 
 _KINDS = (SequenceClassifier, SequenceClassifier, SequenceRegressor)
 _X = np.random.default_rng(0).normal(size=(12, 6, 2))
@@ -52,22 +51,14 @@ def _estimators() -> list[Any]:
 
 def _inputs(fitted: list[Any], folder: Path) -> list[bytes]:
     """Return the metadata of each model and the description of its tensors."""
-    inputs = []
-    for index, model in enumerate(fitted):
-        directory = model.save(folder / str(index))
-        metadata, tensors = load_tensors(directory / MODEL_FILE)
-        described = _numbers.describe(index, tensors)
-        inputs.append(json.dumps({"from": index, "metadata": metadata, "tensors": described}).encode())
-    return inputs
+    saved = [model.save(folder / str(index)) for index, model in enumerate(fitted)]
+    return [_numbers.describe(index, directory / MODEL_FILE) for index, directory in enumerate(saved)]
 
 
 def _load_and_use(kinds: tuple[Any, ...], data: bytes, folder: Path) -> None:
     """Load a model; one that loads has to forecast and to explain itself, or raise."""
     try:
-        document = json.loads(data)
-        kind = kinds[document["from"]]
-        tensors = _numbers.build(document["from"], document["tensors"])
-        save_tensors(folder / MODEL_FILE, tensors, document["metadata"])
+        kind = kinds[_numbers.build(data, folder / MODEL_FILE)]
     except NOT_BUILT:
         return
     with warnings.catch_warnings():

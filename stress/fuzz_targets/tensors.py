@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from math import prod
-from typing import Any
+from pathlib import Path
 
 import torch
 from torch import Tensor
+
+from parallelrnn.io import load_tensors, save_tensors
 
 _LARGEST = 1 << 20  # bytes of a tensor that an input may ask for: what a file says, it has to hold
 _DTYPES = {"F32": torch.float32, "F64": torch.float64, "BOOL": torch.bool, "I64": torch.int64, "U8": torch.uint8}
@@ -19,14 +22,21 @@ class Numbers:
     def __init__(self) -> None:
         self._known: dict[str, Tensor] = {}
 
-    def describe(self, origin: int, tensors: dict[str, Tensor]) -> dict[str, Any]:
-        """Kinds and shapes of tensors by name; their numbers are kept."""
+    def describe(self, origin: int, path: Path) -> bytes:
+        """Return a file as JSON: metadata, and kinds and shapes of tensors by name; their numbers are kept."""
+        metadata, tensors = load_tensors(path)
         self._known |= {f"{origin}.{name}": tensor for name, tensor in tensors.items()}
-        return {name: [_NAMES[tensor.dtype], list(tensor.shape)] for name, tensor in tensors.items()}
+        described = {name: [_NAMES[tensor.dtype], list(tensor.shape)] for name, tensor in tensors.items()}
+        return json.dumps({"from": origin, "metadata": metadata, "tensors": described}).encode()
 
-    def build(self, origin: int, described: dict[str, Any]) -> dict[str, Tensor]:
-        """Tensors as described, with the numbers that were kept as far as they reach."""
-        return {str(name): self._tensor(f"{origin}.{name}", *about) for name, about in described.items()}
+    def build(self, data: bytes, path: Path) -> int:
+        """Write a file as described, with the numbers that were kept as far as they reach; return its origin."""
+        document = json.loads(data)
+        origin: int = document["from"]
+        described = document["tensors"].items()
+        tensors = {str(name): self._tensor(f"{origin}.{name}", *about) for name, about in described}
+        save_tensors(path, tensors, document["metadata"])
+        return origin
 
     def _tensor(self, name: str, dtype: str, shape: list[int]) -> Tensor:
         kind = _DTYPES[dtype]

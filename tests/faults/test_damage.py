@@ -90,13 +90,8 @@ def test_every_bit_of_a_model_of_0_1_0_counts(tmp_path: Path) -> None:
 
 
 def test_files_of_others_stay_where_a_model_is_saved(tmp_path: Path) -> None:
-    others = (
-        "weights-best.safetensors",
-        "weights-0123456789abcdef.json",
-        "weights-epoch_10.safetensors",
-        "model.json.1.part",
-        "training.safetensors",
-    )
+    others = ("weights-best.safetensors", "weights-0123456789abcdef.json", "weights-epoch_10.safetensors")
+    others += ("model.json.1.part", "training.safetensors")
     for name in others:
         (tmp_path / name).touch()
     for model_json in ("{}", "{", "[]"):
@@ -162,26 +157,21 @@ def test_a_checkpoint_that_does_not_fit_is_refused(kept: Path, tmp_path: Path) -
         regressor().fit(*examples(), checkpoint=tmp_path, resume=True)
 
 
-def test_the_command_says_so_in_a_sentence(kept: Path, tmp_path: Path) -> None:
+def test_the_command_says_so_in_a_sentence_and_forgets_no_training(kept: Path, tmp_path: Path) -> None:
     data, model = tmp_path / "series.csv", tmp_path / "model"
     hourly(ids=("a",)).to_csv(data, index=False)
     model.mkdir()
+    (model / FILE).write_bytes(kept.read_bytes())
+    fit = ["fit", str(data), "--horizon", "3", "--out", str(model)]
+    result = CliRunner().invoke(app, fit)
+    assert result.exit_code == 3
+    assert "--resume" in result.output
+    assert (model / FILE).read_bytes() == kept.read_bytes()
     (model / FILE).write_bytes(kept.read_bytes()[:-1])
-    result = CliRunner().invoke(app, ["fit", str(data), "--horizon", "3", "--out", str(model), "--resume"])
+    result = CliRunner().invoke(app, [*fit, "--resume"])
     assert result.exit_code == 3
     assert "checksum is wrong; delete it to start over" in " ".join(result.output.split())
     (model / MODEL_FILE).write_text("{")
     result = CliRunner().invoke(app, ["forecast", str(model)])
     assert result.exit_code == 4
     assert "no checksum" in result.output
-
-
-def test_the_command_forgets_no_training_that_was_cut_off(kept: Path, tmp_path: Path) -> None:
-    data, model = tmp_path / "series.csv", tmp_path / "model"
-    hourly(ids=("a",)).to_csv(data, index=False)
-    model.mkdir()
-    (model / FILE).write_bytes(kept.read_bytes())
-    result = CliRunner().invoke(app, ["fit", str(data), "--horizon", "3", "--out", str(model)])
-    assert result.exit_code == 3
-    assert "--resume" in result.output
-    assert (model / FILE).read_bytes() == kept.read_bytes()

@@ -6,6 +6,7 @@ import hashlib
 import os
 import struct
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import torch
 from parallelrnn import Forecaster, SequenceClassifier
 from parallelrnn.errors import ModelFileError
 from parallelrnn.io import MODEL_FILE, encode_tensors, load_tensors, save_tensors
+from tests.faults.limits import no_more_memory_than
 from tests.faults.small_models import load, save_old
 from tests.support import raises
 
@@ -55,10 +57,12 @@ def test_a_copy_without_changes_loads(forecaster: Path, classifier: Path, tmp_pa
     assert loaded.classes_.dtype == "<U3"
 
 
-def grow_hidden(metadata: Metadata, tensors: Tensors) -> None:
-    """Of a tensor without numbers, which takes no room in the file."""
-    metadata["architecture"] |= {"hidden_size": HUGE, "segment": 0}
-    tensors["network.encoder.weight_ih_l0"] = torch.empty(HUGE, 0)
+# What may be wrong with a model; the last two arguments are what is changed.
+
+
+def grow(architecture: Metadata, name: str, tensor: torch.Tensor, metadata: Metadata, tensors: Tensors) -> None:
+    metadata["architecture"] |= architecture
+    tensors[name] = tensor
 
 
 def grow_horizon(metadata: Metadata, tensors: Tensors) -> None:
@@ -66,83 +70,65 @@ def grow_horizon(metadata: Metadata, tensors: Tensors) -> None:
     tensors["calibration.table"] = torch.empty(3, 0, HUGE, 1)
 
 
-def grow_layers(metadata: Metadata, tensors: Tensors) -> None:
-    metadata["architecture"]["num_layers"] = HUGE
-    tensors[f"network.encoder.weight_ih_l{HUGE - 1}"] = torch.zeros(1)
+def put(part: str, name: Any, value: Any, metadata: Metadata, tensors: Tensors) -> None:
+    metadata[part][name] = value
 
 
-def grow_blocks(metadata: Metadata, tensors: Tensors) -> None:
-    """A file of 80 kB that speaks of matrices of 1.6 GB."""
-    metadata["architecture"] |= {"hidden_size": 20_000, "block_size": 20_000}
-    tensors["network.encoder.weight_ih_l0"] = torch.zeros(20_000, 1)
+def fill(name: str, place: Any, value: Any, metadata: Metadata, tensors: Tensors) -> None:
+    tensors[name][place] = value
 
 
-def grow_gate(metadata: Metadata, tensors: Tensors) -> None:
-    metadata["architecture"] |= {"hidden_size": 20_000}
-    tensors["network.encoder.weight_ih_l0"] = torch.zeros(20_000, 1)
+def halve(name: str, metadata: Metadata, tensors: Tensors) -> None:
+    tensors[name] = tensors[name] / 2  # of integers, numbers that are none
 
 
-def put(part: str, name: Any, value: Any) -> Callable[[Metadata, Tensors], None]:
-    def change(metadata: Metadata, tensors: Tensors) -> None:
-        metadata[part][name] = value
-
-    change.__name__ = f"{part}-{name}-{str(value)[:20]}"
-    return change
+def shorten(name: str, metadata: Metadata, tensors: Tensors) -> None:
+    tensors[name] = tensors[name][:-1].clone()
 
 
-def fill(name: str, place: Any, value: Any) -> Callable[[Metadata, Tensors], None]:
-    def change(metadata: Metadata, tensors: Tensors) -> None:
-        tensors[name][place] = value
-
-    change.__name__ = f"{name}-{value}"
-    return change
+def label(change: Any) -> str:
+    words = [change.func.__name__, *change.args[:3]] if isinstance(change, partial) else [change.__name__]
+    return "-".join(str(word)[:20] for word in words if not isinstance(word, torch.Tensor))
 
 
-def halve(name: str) -> Callable[[Metadata, Tensors], None]:
-    """Turn integers into numbers that are none."""
-
-    def change(metadata: Metadata, tensors: Tensors) -> None:
-        tensors[name] = tensors[name] / 2
-
-    change.__name__ = f"halve-{name}"
-    return change
-
-
-def shorten(name: str) -> Callable[[Metadata, Tensors], None]:
-    def change(metadata: Metadata, tensors: Tensors) -> None:
-        tensors[name] = tensors[name][:-1].clone()
-
-    change.__name__ = f"shorten-{name}"
-    return change
-
-
+INPUT = "network.encoder.weight_ih_l0"
+WIDE = torch.zeros(20_000, 1)
 CHANGES = [
-    *(grow_hidden, grow_horizon, grow_layers, grow_blocks, grow_gate),
-    *(put("architecture", name, HUGE) for name in ("lookback", "segment", "channels", "past", "quantiles")),
-    put("architecture", "horizon", 4.0),
-    put("architecture", "num_layers", True),
-    put("architecture", "cell", "other"),
-    put("architecture", "normalize", "other"),
-    put("architecture", "dropout", 1e308),
-    put("arguments", "lookback", -1),
-    put("arguments", "past_covariates", ["x"] * 1000),
-    put("arguments", "quantiles", [0.1, 0.9]),
-    put("columns", "targets", [["y"]]),
-    put("columns", "targets", ["ds"]),
-    put("names", 0, "b"),
-    put("names", 0, {"a": 1}),
-    *(fill("series.steps", (1, 1), position) for position in (2**62, 2**52)),  # in which no calendar has a year
-    *(fill("series.steps", (0, 0), length) for length in (-1, 0, 9, HUGE)),
-    *(fill("sample.origins", (0, 0), index) for index in (-1, 2, HUGE)),
-    *(fill("cycle.series", 0, index) for index in (-1, 2, HUGE)),
-    fill("cycle.period", 0, 1.0),
-    *(halve(name) for name in ("series.steps", "cycle.series", "sample.origins")),
-    *(shorten(f"series.{name}") for name in ("values", "observed", "past", "static", "steps")),
-    *(shorten(name) for name in ("scaler", "cycle.waves", "calibration.counts", "sample.state", "sample.exog_effect")),
+    partial(grow, {"hidden_size": HUGE, "segment": 0}, INPUT, torch.empty(HUGE, 0)),  # which takes no room in the file
+    partial(grow, {"num_layers": HUGE}, f"network.encoder.weight_ih_l{HUGE - 1}", torch.zeros(1)),
+    partial(grow, {"hidden_size": 20_000, "block_size": 20_000}, INPUT, WIDE),  # 80 kB speak of matrices of 1.6 GB
+    partial(grow, {"hidden_size": 20_000}, INPUT, WIDE),  # of the gate
+    grow_horizon,
+    *(partial(put, "architecture", name, HUGE) for name in ("lookback", "segment", "channels", "past", "quantiles")),
+    partial(put, "architecture", "horizon", 4.0),
+    partial(put, "architecture", "num_layers", True),
+    partial(put, "architecture", "cell", "other"),
+    partial(put, "architecture", "normalize", "other"),
+    partial(put, "architecture", "dropout", 1e308),
+    partial(put, "arguments", "lookback", -1),
+    partial(put, "arguments", "past_covariates", ["x"] * 1000),
+    partial(put, "arguments", "quantiles", [0.1, 0.9]),
+    partial(put, "columns", "targets", [["y"]]),
+    partial(put, "columns", "targets", ["ds"]),
+    partial(put, "names", 0, "b"),
+    partial(put, "names", 0, {"a": 1}),
+    *(
+        partial(fill, "series.steps", (1, 1), position) for position in (2**62, 2**52)
+    ),  # in which no calendar has a year
+    *(partial(fill, "series.steps", (0, 0), length) for length in (-1, 0, 9, HUGE)),
+    *(partial(fill, "sample.origins", (0, 0), index) for index in (-1, 2, HUGE)),
+    *(partial(fill, "cycle.series", 0, index) for index in (-1, 2, HUGE)),
+    partial(fill, "cycle.period", 0, 1.0),
+    *(partial(halve, name) for name in ("series.steps", "cycle.series", "sample.origins")),
+    *(partial(shorten, f"series.{name}") for name in ("values", "observed", "past", "static", "steps")),
+    *(
+        partial(shorten, name)
+        for name in ("scaler", "cycle.waves", "calibration.counts", "sample.state", "sample.exog_effect")
+    ),
 ]
 
 
-@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+@pytest.mark.parametrize("change", CHANGES, ids=label)
 def test_forged_metadata_is_rejected_before_memory_is_allocated(
     change: Callable[[Metadata, Tensors], None], forecaster: Path, tmp_path: Path, little_memory: None
 ) -> None:
@@ -155,19 +141,14 @@ def test_forged_metadata_is_rejected_before_memory_is_allocated(
 )
 def test_classes_have_a_dtype_that_they_fill(kind: Any, classifier: Path, tmp_path: Path, little_memory: None) -> None:
     with raises(ModelFileError, "changed.safetensors"):
-        SequenceClassifier.load(changed(classifier, tmp_path, put("fitted", "kind", kind)))
+        SequenceClassifier.load(changed(classifier, tmp_path, partial(put, "fitted", "kind", kind)))
 
 
 @pytest.fixture
 def little_memory() -> Any:
     """No more than 1 GB on top of what is there: nothing here needs a hundredth of it."""
-    import resource
-
-    before = resource.getrlimit(resource.RLIMIT_AS)
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    resource.setrlimit(resource.RLIMIT_AS, (pages * os.sysconf("SC_PAGE_SIZE") + (1 << 30), before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_AS, before)
+    with no_more_memory_than(1 << 30):
+        yield
 
 
 NESTED = "[" * 100_000

@@ -12,15 +12,8 @@ import parallelrnn
 SOURCE = Path(parallelrnn.__file__).parent
 MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "marshal", "shelve", "yaml", "runpy", "code"}
 FUNCTIONS = {"eval", "exec", "compile", "__import__", "os.system", "os.popen", "shutil.unpack_archive"}
-METHODS = {
-    "exec",
-    "extract",
-    "extractall",
-    "read_pickle",
-    "read_hdf",
-    "load_module",
-    "exec_module",
-}  # of whatever it is
+# Of whatever it is.
+METHODS = {"exec", "extract", "extractall", "read_pickle", "read_hdf", "load_module", "exec_module"}
 # By which torch.distributed sends what is pickled.
 METHODS |= {f"{how}_object" for how in ("all_gather", "gather")}
 METHODS |= {f"{how}_object_list" for how in ("broadcast", "scatter", "send", "recv")}
@@ -53,10 +46,8 @@ def origins_of(tree: ast.AST) -> dict[str, str]:
     found = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            for alias in node.names:
-                found[alias.asname or alias.name.split(".")[0]] = (
-                    alias.name if alias.asname else alias.name.split(".")[0]
-                )
+            roots = {alias.name.split(".")[0] for alias in node.names if not alias.asname}
+            found |= {alias.asname: alias.name for alias in node.names if alias.asname} | {root: root for root in roots}
         elif isinstance(node, ast.ImportFrom):
             found |= {alias.asname or alias.name: f"{node.module or ''}.{alias.name}" for alias in node.names}
     return found

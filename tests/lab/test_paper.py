@@ -48,11 +48,8 @@ def test_deviations_are_the_papers() -> None:
         theirs.setdefault(float(row["noise_variance"]), {})[int(row["block_size"])] = float(row["sd_test_mse"])
     assert theirs == paper.TRADEOFF_SD
     text = (Path(PAPER or "") / "pararnn.tex").read_text()
-    for which, name in (
-        ("forward", "Forward propagation"),
-        ("backward", "Backward propagation"),
-        ("total", "Total time"),
-    ):
+    names = {"forward": "Forward propagation", "backward": "Backward propagation", "total": "Total time"}
+    for which, name in names.items():
         found = re.search(rf"^\s*{name}\s*&(.*)\\\\", text, re.MULTILINE)
         assert found is not None
         assert [float(value) for value in found[1].split("&")] == list(paper.SPEED_SD[which].values())

@@ -163,11 +163,7 @@ class RayExecutor(Executor):
             self._ray.shutdown()
 
 
-ENGINES: dict[str, Callable[[int], Executor]] = {
-    "local": ProcessesExecutor,
-    "ray": RayExecutor,
-    "here": SerialExecutor,
-}
+ENGINES: dict[str, Callable[[int], Executor]] = {"local": ProcessesExecutor, "ray": RayExecutor, "here": SerialExecutor}
 
 
 def _start_worker() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from parallelrnn.lab import paper
 from parallelrnn.lab.benchmarks.timing import PASSES
@@ -28,15 +28,7 @@ from parallelrnn.lab.select_runs import (
     paired,
     select_runs,
 )
-from parallelrnn.lab.tables import (
-    Table,
-    escape_markdown,
-    mean,
-    mean_and_deviation,
-    number,
-    paired_interval,
-    span,
-)
+from parallelrnn.lab.tables import Table, escape_markdown, mean, mean_and_deviation, number, paired_interval, span
 
 HEAD = """# Results beside the paper's
 
@@ -105,7 +97,7 @@ def _conditions(runs: Sequence[Run]) -> str:
     def distinct(values: Iterable[str]) -> str:
         return ", ".join(dict.fromkeys(values))
 
-    machines = [_Machine(run.provenance["machine"]) for run in runs]
+    machines = [defaultdict(lambda: "?", run.provenance["machine"]) for run in runs]
     processors = distinct("{processor} ({cores} cores, {instruction_set})".format_map(machine) for machine in machines)
     versions = distinct("torch {torch}, parallelrnn {parallelrnn}".format_map(machine) for machine in machines)
     threads = distinct(str(machine["threads"]) for machine in machines)
@@ -116,11 +108,6 @@ def _conditions(runs: Sequence[Run]) -> str:
         commit if commit.startswith("version") else commit[:10] + "+" * commit.endswith("+") for commit in commits
     )
     return f"{processors}; threads of each run {threads}; {versions}; commit {made_by}; {when}"
-
-
-class _Machine(dict[str, Any]):
-    def __missing__(self, name: str) -> str:
-        return "?"
 
 
 @malformed_runs_rejected()
@@ -137,7 +124,10 @@ def paired_differences(selections: Mapping[str, Selection]) -> Table:
             place = [f"{key} {pair.para.cell[key]}" for key in ("dataset", "length") if key in pair.para.cell]
             names = [", ".join([name, *place]), f"{pair.vanilla.cell['model']}, {pair.para.cell['model']}"]
             for measure, scale, form in _MEASURES.get(name, _MEASURES["pmnist"]):
-                vanilla, para = (_measured(group, measure) for group in (pair.vanilla, pair.para))
+                vanilla, para = (
+                    _seconds_to_solve(group) if measure == "seconds to 0.01" else group.by_seed(measure)
+                    for group in (pair.vanilla, pair.para)
+                )
                 if difference := paired_interval(para, vanilla, scale):
                     shown = [number(scale * mean(list(values.values())), form) for values in (vanilla, para)]
                     rows.append([*names, measure, *shown, str(difference)])
@@ -154,10 +144,6 @@ _MEASURES: dict[str, tuple[tuple[str, float, str], ...]] = {  # name, factor and
     "feature-evolution": (),
     "adding": (("mse", 1.0, ".2g"), ("iterations_to_0.01", 1.0, ".3g"), ("seconds to 0.01", 1.0, ".3g")),
 }
-
-
-def _measured(group: CellRuns, measure: str) -> dict[int, float]:
-    return _seconds_to_solve(group) if measure == "seconds to 0.01" else group.by_seed(measure)
 
 
 def _mse_ratio(pairs: Sequence[Pair]) -> list[str]:
@@ -219,15 +205,12 @@ def _tradeoff(name: str, selection: Selection, budgets: _Budgets) -> Iterator[Ta
         "Differences of test MSE to block_size 128 on the same data, seed by seed: mean, half of the 95 % interval by "
         "Student's t, pairs. The last row is block_size 2 less block_size 1.",
     )
-    costs = []
+    costs, counted = [], ("epochs", "parameters")
     for size in BLOCK_SIZES:
         same = [group for group in selection.groups if group.cell["block_size"] == size]
-        epochs, parameters = ([value for group in same for value in group.values(what)] for what in _COSTS)
+        epochs, parameters = ([value for group in same for value in group.values(what)] for what in counted)
         costs.append([str(size), span(epochs), span([s for group in same for s in group.seconds]), span(parameters)])
     yield Table(["block_size", "epochs", "s per run", "parameters"], costs, note=_CLOCK)
-
-
-_COSTS = ("epochs", "parameters")
 
 
 def _speed(name: str, selection: Selection, budgets: _Budgets) -> Iterator[Table]:
@@ -330,12 +313,11 @@ def _forecasting(name: str, selection: Selection, budgets: _Budgets) -> Iterator
         "Costs: runs, mean epochs, median seconds, and in brackets the number of the budget, for the paper's models.",
         _CLOCK,
     )
-    types: dict[str, dict[str, int]] = {}
+    types: dict[str, Counter[str]] = defaultdict(Counter)
     for group in selection.groups:
         for run in group.runs:
-            for label, count in total(run.result["details"].get("features", {})).items():
-                counted = types.setdefault(group.cell["model"], {})
-                counted[label] = counted.get(label, 0) + count
+            if features := run.result["details"].get("features"):
+                types[group.cell["model"]].update(total(features))
     rows = [[model, type_counts(counted)] for model, counted in types.items()]
     yield Table(["model", "features"], rows, "Recurrence features by type, over all runs above.")
 
@@ -352,41 +334,40 @@ def _classification(name: str, selection: Selection, budgets: _Budgets) -> Itera
             rows.append([*row, NOT_RUN])
             continue
         epochs, largest = group.values("epochs"), group.values("largest_class")
-        rows.append(
-            [
-                *row,
-                mean_and_deviation([100 * value for value in group.values("accuracy")], ".2f"),
-                f"{100 * mean(largest):.2f}" if largest else "-",
-                str(len(group.runs)),
-                span(epochs),
-                number(statistics.median(spent / count for spent, count in zip(group.seconds, epochs, strict=True))),
-                span(group.values("parameters")),
-                budgets.number(group),
-            ]
-        )
+        paces = [spent / count for spent, count in zip(group.seconds, epochs, strict=True)]
+        row.append(mean_and_deviation([100 * value for value in group.values("accuracy")], ".2f"))
+        row += [f"{100 * mean(largest):.2f}" if largest else "-", str(len(group.runs)), span(epochs)]
+        row += [number(statistics.median(paces)), span(group.values("parameters")), budgets.number(group)]
+        rows.append(row)
     names = [title for key, title in (("dataset", "data"), ("model", "model")) if key in selection.cells[0]]
     columns = ["paper", "ours", "largest class", "runs", "epochs", "s per epoch", "parameters", "budget"]
     title = "Test accuracy in percent, and that of always answering the most frequent class of the training examples."
     yield Table([*names, *columns], rows, title, _CLOCK)
 
 
-def _feature_evolution(name: str, selection: Selection, budgets: _Budgets) -> Iterator[Table]:
+def _rows(
+    selection: Selection, names: Sequence[str], rows_of: Callable[[CellRuns], Iterable[Sequence[str]]]
+) -> list[list[str]]:
+    """Return the rows of all cells, each after the cell's values of `names`."""
     rows = []
     for cell in selection.cells:
-        names = [cell["model"], cell["initial"]]
         group = selection.get(**cell)
-        if group is None:
-            rows.append([*names, NOT_RUN])
-            continue
+        rows += [[*(str(cell[name]) for name in names), *row] for row in (rows_of(group) if group else [[NOT_RUN]])]
+    return rows
+
+
+def _feature_evolution(name: str, selection: Selection, budgets: _Budgets) -> Iterator[Table]:
+    def rows_of(group: CellRuns) -> Iterator[list[str]]:
         for run in group.runs:
             metrics, history = run.result["metrics"], run.result["details"]["features"]
             gate = next(iter(history[0]))  # the first gate of the first layer, which the figure shows
-            row = [*names, *(type_counts(history[at][gate]) for at in (0, -1)), _low_order_from(run)]
+            row = [*(type_counts(history[at][gate]) for at in (0, -1)), _low_order_from(run)]
             row += [type_counts(total(history[-1])), f"{100 * metrics['accuracy']:.2f}", span([metrics["epochs"]])]
-            rows.append([*row, *_seconds_and_budget(group, run, budgets)])
+            yield [*row, *_seconds_and_budget(group, run, budgets)]
+
     yield Table(
         ["model", "initial", "before", "after", "low from", "all, after", "accuracy, %", "epochs", "s", "budget"],
-        rows,
+        _rows(selection, ("model", "initial"), rows_of),
         "Recurrence features by type, of the first layer's first gate before and after training, and of all layers and "
         "gates after. `low from` says when the last feature of an order above 1 was gone.",
         _CLOCK,
@@ -394,24 +375,19 @@ def _feature_evolution(name: str, selection: Selection, budgets: _Budgets) -> It
 
 
 def _feature_recovery(name: str, selection: Selection, budgets: _Budgets) -> Iterator[Table]:
-    rows = []
-    for cell in selection.cells:
-        names = [cell["truth"], cell["initial"]]
-        group = selection.get(**cell)
-        if group is None:
-            rows.append([*names, NOT_RUN])
-            continue
+    def rows_of(group: CellRuns) -> Iterator[list[str]]:
         for run in group.runs:
             metrics, details = run.result["metrics"], run.result["details"]
-            row = [*names, *(number(run.result["curve"][-1][which]) for which in ("training", "validation"))]
+            row = [number(run.result["curve"][-1][which]) for which in ("training", "validation")]
             row += [number(metrics[which]) for which in ("first_distance", "distance")]
             readings = (details["true"], details["features"][0], details["features"][-1])
             row += [*(type_counts(reading["counts"]) for reading in readings), span([metrics["epochs"]])]
-            rows.append([*row, *_seconds_and_budget(group, run, budgets)])
+            yield [*row, *_seconds_and_budget(group, run, budgets)]
+
     columns = ["training MSE", "validation MSE", "distance before", "after", "true types", "types before", "after"]
     yield Table(
         ["truth", "initial", *columns, "epochs", "s", "budget"],
-        rows,
+        _rows(selection, ("truth", "initial"), rows_of),
         "Distances are Frobenius norms of the recurrent matrix less the true one. The noise has variance 0.0001, below "
         "which no error can stay.",
         _CLOCK,
@@ -419,31 +395,23 @@ def _feature_recovery(name: str, selection: Selection, budgets: _Budgets) -> Ite
 
 
 def _adding(name: str, selection: Selection, budgets: _Budgets) -> Iterator[Table]:
-    rows = []
-    for cell in selection.cells:
-        names = [str(cell["length"]), cell["model"]]
-        group = selection.get(**cell)
-        if group is None:
-            rows.append([*names, NOT_RUN])
-            continue
+    def rows_of(group: CellRuns) -> Iterator[list[str]]:
         reached, seconds, errors = group.by_seed("iterations_to_0.01"), _seconds_to_solve(group), group.values("mse")
         paces = [spent / run.config["iterations"] for spent, run in zip(group.seconds, group.runs, strict=True)]
-        rows.append(
-            [
-                *names,
-                f"{sum(error < SOLVED for error in errors)} of {len(group.runs)}",
-                ", ".join(f"{error:.2g}" for error in errors),
-                ", ".join(f"{reached[run.seed]:.0f}" if run.seed in reached else "-" for run in group.runs),
-                ", ".join(f"{spent:.0f}" for spent in group.seconds),
-                number(1000 * mean(paces)),
-                number(statistics.median(seconds.values())) if seconds else "-",
-                budgets.number(group),
-            ]
-        )
+        yield [
+            f"{sum(error < SOLVED for error in errors)} of {len(group.runs)}",
+            ", ".join(f"{error:.2g}" for error in errors),
+            ", ".join(f"{reached[run.seed]:.0f}" if run.seed in reached else "-" for run in group.runs),
+            ", ".join(f"{spent:.0f}" for spent in group.seconds),
+            number(1000 * mean(paces)),
+            number(statistics.median(seconds.values())) if seconds else "-",
+            budgets.number(group),
+        ]
+
     columns = ["solved", "last test MSE", "iterations to 0.01", "s", "s per 1,000", "s to 0.01", "budget"]
     yield Table(
         ["length", "model", *columns],
-        rows,
+        _rows(selection, ("length", "model"), rows_of),
         f"A run is solved if its last test MSE is below {SOLVED}; guessing the mean gives 0.167. Values of replicates "
         "are in the order of their seeds. `iterations to 0.01` are those until the test MSE first was below, and `s to "
         "0.01` is the median of their times.",

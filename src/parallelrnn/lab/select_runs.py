@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -156,20 +157,18 @@ def select_runs(experiment: Experiment, runs: Iterable[Run]) -> Selection:
         paired_cells.setdefault(_shared(names, key), []).append(key)
     chosen = {key: best for keys in paired_cells.values() for key, best in _choose(keys, stored, defaults).items()}
     groups = []
-    for key in defaults:  # in the order of the experiment
-        if key in chosen:
-            best, is_odd = chosen[key]
-            selected = tuple(run for _, run in sorted(stored[key][best].items()))
-            groups.append(
-                CellRuns(
-                    cell=dict(zip(names, key, strict=True)),
-                    budget=_budget(selected[0].config, names),
-                    default_budget=defaults[key],
-                    runs=selected,
-                    is_odd=is_odd,
-                    is_shorter=experiment.shorter,
-                )
-            )
+    for key in (key for key in defaults if key in chosen):  # in the order of the experiment
+        best, is_odd = chosen[key]
+        selected = tuple(run for _, run in sorted(stored[key][best].items()))
+        group = CellRuns(
+            cell=dict(zip(names, key, strict=True)),
+            budget=_budget(selected[0].config, names),
+            default_budget=defaults[key],
+            runs=selected,
+            is_odd=is_odd,
+            is_shorter=experiment.shorter,
+        )
+        groups.append(group)
     count = sum(len(seeds) for budgets in stored.values() for seeds in budgets.values())
     other_budgets = count - sum(len(group.runs) for group in groups)
     return Selection([dict(zip(names, key, strict=True)) for key in defaults], groups, other_budgets, other_cells)
@@ -183,10 +182,7 @@ def _choose(
     def size(budget: str) -> tuple[Any, ...]:
         return _size(json.loads(budget), defaults[keys[0]])
 
-    counts: dict[str, int] = {}
-    for key in keys:
-        for budget in stored[key]:
-            counts[budget] = counts.get(budget, 0) + 1
+    counts = Counter(budget for key in keys for budget in stored[key])
     shared = max(counts, key=lambda budget: (counts[budget], size(budget)))
     best = {key: shared if shared in stored[key] else max(stored[key], key=size) for key in keys}
     return {key: (budget, budget != shared) for key, budget in best.items()}
@@ -196,9 +192,9 @@ def _size(budget: dict[str, Any], default: dict[str, Any]) -> tuple[Any, ...]:
     """Return what orders budgets: steps, then examples, then sizes; then likeness to the default."""
     counted = budget.get("iterations", budget.get("rounds"))
     epochs, epoch_steps = budget.get("max_epochs", 0), budget.get("epoch_steps")
-    steps = (
-        (False, counted) if counted is not None else (False, epochs * epoch_steps) if epoch_steps else (True, epochs)
-    )
+    if counted is None and epoch_steps:
+        counted = epochs * epoch_steps
+    steps = (True, epochs) if counted is None else (False, counted)
     amounts = [math.inf if (value := budget.get(name, 0)) is None else value for name in (*EXAMPLES, *SIZES)]
     alike = sum(budget.get(name) == value for name, value in default.items())
     return (steps, amounts, alike, json.dumps(budget, sort_keys=True))

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,7 @@ import torch
 from parallelrnn.kernels import cpu
 from parallelrnn.kernels.memory import LARGE
 from parallelrnn.lab.benchmarks import gate
-from parallelrnn.lab.benchmarks.cases import CELLS, Case
+from parallelrnn.lab.benchmarks.cases import CELLS, CONTENDERS, Case
 from parallelrnn.lab.benchmarks.contenders import Layer, make_layer
 from tests import support
 from tests.support import raises
@@ -51,19 +52,6 @@ def test_a_measured_case_is_compared_over_several_chunks_of_memory_from_the_pool
     assert used
 
 
-@pytest.mark.parametrize("name", ["weight", "bias"])
-def test_a_wrong_gradient_of_an_aggregate_is_rejected(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    def make(contender: str, cell: str, case: Case) -> Layer:
-        layer: Any = make_layer(contender, cell, case)
-        if contender == "aggregated":
-            getattr(layer.aggregate, name).register_hook(lambda grad: 1.001 * grad)
-        return layer
-
-    monkeypatch.setattr(gate, "make_layer", make)
-    with raises(gate.GateError, "ours, linear, RNN", f"gradients of aggregate.{name} by"):
-        gate.check([WIDE], ["RNN"])
-
-
 @pytest.mark.parametrize("cell", CELLS)
 def test_the_twin_is_the_one_that_the_tests_of_the_layers_use(cell: str) -> None:
     layer: Any = make_layer("blocks", cell, NARROW)
@@ -72,30 +60,39 @@ def test_the_twin_is_the_one_that_the_tests_of_the_layers_use(cell: str) -> None
         torch.testing.assert_close(ours[name], value, rtol=0, atol=0)
 
 
-def scaled_gradient(layer: Any, name: str, factor: float) -> Any:
-    getattr(layer, name).register_hook(lambda grad: factor * grad)
-    return layer
+def spoil(monkeypatch: pytest.MonkeyPatch, contender: str, cell: str, change: Callable[[Any], object]) -> None:
+    """Change the layers of one contender and cell as they are made."""
 
-
-@pytest.mark.parametrize("name", ["weight_ih_l1", "weight_hh_l0", "bias_hh_l1"])
-@pytest.mark.parametrize("factor", [1.001, math.nan])
-def test_a_wrong_gradient_is_rejected(monkeypatch: pytest.MonkeyPatch, name: str, factor: float) -> None:
-    def make(contender: str, cell: str, case: Case) -> Layer:
-        layer = make_layer(contender, cell, case)
-        return scaled_gradient(layer, name, factor) if (contender, cell) == ("blocks", "LSTM") else layer
+    def make(name: str, kind: str, case: Case) -> Layer:
+        layer = make_layer(name, kind, case)
+        if (name, kind) == (contender, cell):
+            change(layer)
+        return layer
 
     monkeypatch.setattr(gate, "make_layer", make)
-    with raises(gate.GateError, "ours, LSTM, length 33, batch 5, input_size 3", f"gradients of {name} by"):
+
+
+@pytest.mark.parametrize(
+    ("contender", "name"),
+    [
+        *(("blocks", name) for name in ("weight_ih_l1", "weight_hh_l0", "bias_hh_l1")),
+        *(("aggregated", name) for name in ("aggregate.weight", "aggregate.bias")),
+    ],
+)
+@pytest.mark.parametrize("factor", [1.001, math.nan])
+def test_a_wrong_gradient_is_rejected(
+    monkeypatch: pytest.MonkeyPatch, contender: str, name: str, factor: float
+) -> None:
+    spoil(monkeypatch, contender, "LSTM", lambda layer: layer.get_parameter(name).register_hook(lambda g: factor * g))
+    place = f"{CONTENDERS[contender]}, LSTM, length 33, batch 5, input_size 3"
+    with raises(gate.GateError, place, f"gradients of {name} by"):
         gate.check([NARROW], CELLS)
 
 
 def test_an_output_that_is_wrong_in_inference_alone_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
-    def make(contender: str, cell: str, case: Case) -> Layer:
-        layer = make_layer(contender, cell, case)
-        if contender == "aggregated":
-            layer.register_forward_hook(lambda _, args, out: out if out[0].requires_grad else (out[0] + 2e-5, out[1]))
-        return layer
+    def shift(_: object, args: object, output: Any) -> Any:
+        return output if output[0].requires_grad else (output[0] + 2e-5, output[1])
 
-    monkeypatch.setattr(gate, "make_layer", make)
+    spoil(monkeypatch, "aggregated", "RNN", lambda layer: layer.register_forward_hook(shift))
     with raises(gate.GateError, "ours, linear, RNN", "outputs differ by 2.0e-05"):
         gate.check([WIDE], ["RNN"])

@@ -60,10 +60,8 @@ def test_contenders_without_a_time_are_reported(reported: list[str], monkeypatch
     monkeypatch.setattr(kernels.timing, "_summarize", lambda record: Timing(median=None, reason="others were busy"))
     monkeypatch.setattr(kernels, "skip_reason", lambda name, case, kind: "too slow" if name == "loop" else "")
     kernels.run(replace(SMALL, kinds=("forward",)), report=reported.append)
-    names = ("torch.nn", "ours", "ours, linear")
-    assert [line for line in reported if "others were" in line] == [
-        f"  no time of {n}: others were busy" for n in names
-    ]
+    expected = [f"  no time of {name}: others were busy" for name in ("torch.nn", "ours", "ours, linear")]
+    assert [line for line in reported if "others were" in line] == expected
 
 
 def test_results_of_another_machine_are_not_continued(tmp_path: Path, reported: list[str]) -> None:
@@ -121,8 +119,6 @@ def test_tables_show_speedups_times_memory_and_scaling() -> None:
     assert "(9 were)" in conditions
 
 
-@pytest.mark.parametrize(
-    ("number", "text"), [(0.01234, "0.0123"), (1.234, "1.23"), (12.34, "12.3"), (123.4, "123"), (1234.5, "1234")]
-)
-def test_three_digits(number: float, text: str) -> None:
-    assert kernels._digits(number) == text
+def test_three_digits() -> None:
+    texts = {0.01234: "0.0123", 1.234: "1.23", 12.34: "12.3", 123.4: "123", 1234.5: "1234"}
+    assert {number: kernels._digits(number) for number in texts} == texts

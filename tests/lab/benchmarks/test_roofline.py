@@ -13,24 +13,18 @@ from parallelrnn.lab.benchmarks.roofline import Work, work
 CASE = Case(name="by hand", length=5, input_size=3, hidden_size=4, batch=2, num_layers=2, block_size=2)
 
 
-def test_inference_of_an_rnn() -> None:
+def test_inference() -> None:
     # Projections 2*10*3*4 = 240 and 2*10*4*4 = 320; recurrences 2 * (2*10*4*2) = 320.
     # 40 units a layer; 30 numbers read, 40 written.
     assert work(CASE, "RNN", "forward") == Work(880, 80, 4 * (30 + 40))
-
-
-def test_inference_of_gated_cells() -> None:
     assert work(CASE, "LSTM", "forward") == Work(4 * 880, 80 * 5, 4 * (30 + 40))
     assert work(CASE, "GRU", "forward") == Work(3 * 880, 80 * 3, 4 * (30 + 40))
 
 
-def test_training_of_an_rnn() -> None:
+def test_training() -> None:
     # Projections 2*240 and 3*320, recurrences 3*320. Input read twice; h of both layers written and read; the gradient
-    # of both outputs read, and that of the second layer's input written.
+    # of both outputs read, and that of the second layer's input written. An LSTM saves its cells, too.
     assert work(CASE, "RNN", "training") == Work(480 + 960 + 960, 80, 4 * (2 * 30 + 2 * 80 + 2 * 40 + 40))
-
-
-def test_training_of_an_lstm_saves_its_cells() -> None:
     assert work(CASE, "LSTM", "training") == Work(4 * 2400, 80 * 6, 4 * (2 * 30 + 2 * 160 + 2 * 40 + 40))
 
 

@@ -12,8 +12,7 @@ SLOW = "reading-a-model.md"  # its table of intervals matches 24,000 bootstrap f
 
 
 @pytest.mark.parametrize(
-    "path",
-    [pytest.param(path, id=name, marks=[pytest.mark.slow] * (name == SLOW)) for name, path in DOCUMENTS.items()],
+    "path", [pytest.param(path, id=name, marks=[pytest.mark.slow] * (name == SLOW)) for name, path in DOCUMENTS.items()]
 )
 def test_tables_of_documents_are_those_of_the_results(path: Path) -> None:
     text = path.read_text(encoding="utf-8")

@@ -37,13 +37,10 @@ def test_the_tradeoff_simulation_is_an_rnn_of_torch(monkeypatch: pytest.MonkeyPa
     options = {"hidden_size": 12, "recurrent_scale": 0.2}
     splits = tradeoff_simulation(3, noise_variance=0.0, length=20, sizes=(13, 7, 5), **options)
     weights = tradeoff_weights(3, **options)
-    assert [part.inputs.shape for part in (splits.train, splits.validation, splits.test)] == [
-        (13, 20, 1),
-        (7, 20, 1),
-        (5, 20, 1),
-    ]
+    parts = (splits.train, splits.validation, splits.test)
+    assert [part.inputs.shape for part in parts] == [(13, 20, 1), (7, 20, 1), (5, 20, 1)]
     layer = rnn(weights.recurrent, weights.input, weights.bias)
-    for part in (splits.train, splits.validation, splits.test):
+    for part in parts:
         assert part.inputs.dtype == part.targets.dtype == np.float32
         last = layer(torch.from_numpy(part.inputs))[0][:, -1]
         expected = last @ torch.from_numpy(weights.output).T + torch.from_numpy(weights.output_bias)
@@ -91,17 +88,9 @@ from parallelrnn.lab.datasets import tradeoff_simulation
 splits = tradeoff_simulation(0, length=40, sizes=(4000, 500, 500))
 print(hashlib.sha256(b"".join(part.targets for part in (splits.train, splits.validation, splits.test))).hexdigest())
 """
-    hashes = [
-        subprocess.run(
-            [sys.executable, "-c", script],
-            env={**os.environ, "OPENBLAS_NUM_THREADS": threads},
-            check=True,
-            capture_output=True,
-            text=True,
-        ).stdout
-        for threads in ("1", "2")
-    ]
-    assert hashes[0] == hashes[1]
+    environments = ({**os.environ, "OPENBLAS_NUM_THREADS": threads} for threads in ("1", "2"))
+    one, two = (subprocess.check_output([sys.executable, "-c", script], env=env) for env in environments)
+    assert one == two
 
 
 def test_the_number_of_blas_threads_is_put_back() -> None:
@@ -161,15 +150,6 @@ def test_the_weights_of_the_feature_simulation() -> None:
     assert abs(splits.train.inputs.mean()) < 0.07
 
 
-def test_sizes_are_checked() -> None:
-    with raises(ArgumentError, argument="length", got=0):
-        tradeoff_simulation(0, hidden_size=4, length=0, sizes=(1, 1, 1))
-    with raises(ArgumentError, argument="noise_variance", got=-1):
-        tradeoff_simulation(0, noise_variance=-1, sizes=(1, 1, 1))
-    with raises(ArgumentError, (128, 128), argument="recurrent", got=(4, 4)):
-        feature_simulation(0, recurrent=np.eye(4), sizes=(1, 1))
-
-
 @pytest.mark.parametrize("simulate", [tradeoff_simulation, feature_simulation])
 def test_wrong_arguments_are_rejected_before_anything_is_simulated(
     simulate: Callable[..., object], monkeypatch: pytest.MonkeyPatch
@@ -192,11 +172,6 @@ def test_wrong_arguments_are_rejected_before_anything_is_simulated(
         simulate(0, hidden_size=0, sizes=right)
 
 
-def test_weights_have_a_seed_too() -> None:
-    with raises(ArgumentError, argument="seed", got=-1):
-        tradeoff_weights(-1)
-
-
 @pytest.mark.parametrize("length", [2, 7, 100])
 def test_the_adding_problem(length: int) -> None:
     examples = adding_problem(3000, length, np.random.default_rng(0))
@@ -215,6 +190,14 @@ def test_the_adding_problem(length: int) -> None:
     assert abs(((examples.targets - 1) ** 2).mean() - 1 / 6) < 0.02
 
 
-def test_an_adding_problem_has_two_halves() -> None:
+def test_arguments_are_checked() -> None:
+    with raises(ArgumentError, argument="length", got=0):
+        tradeoff_simulation(0, hidden_size=4, length=0, sizes=(1, 1, 1))
+    with raises(ArgumentError, argument="noise_variance", got=-1):
+        tradeoff_simulation(0, noise_variance=-1, sizes=(1, 1, 1))
+    with raises(ArgumentError, (128, 128), argument="recurrent", got=(4, 4)):
+        feature_simulation(0, recurrent=np.eye(4), sizes=(1, 1))
+    with raises(ArgumentError, argument="seed", got=-1):
+        tradeoff_weights(-1)
     with raises(ArgumentError, argument="length", got=1):
         adding_problem(3, 1, np.random.default_rng(0))

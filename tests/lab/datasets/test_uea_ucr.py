@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import zipfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -61,33 +61,27 @@ def arff(values: Array, labels: list[str], quote: str = "'") -> str:
     return "\n".join(header + lines) + "\n"
 
 
-@pytest.mark.parametrize("channels", [1, 3])
-def test_ts_as_sktime_reads_it(channels: int, tmp_path: Path) -> None:
-    values, labels = series(5, 7, channels)
-    path = tmp_path / "small.ts"
-    path.write_text(ts(values, labels))
-    inputs, found = read_ts(path)
-    np.testing.assert_array_equal(inputs, values.astype(np.float32))
-    assert inputs.dtype == np.float32
-    assert found == labels
-    theirs, their_labels = load_from_tsfile(str(path), return_data_type="numpy3d")  # (N, C, T)
-    np.testing.assert_array_equal(inputs, theirs.transpose(0, 2, 1).astype(np.float32))
-    assert found == list(their_labels)
+WRITERS = {"ts": ts, "arff": arff}
+READERS = {"ts": read_ts, "arff": read_arff}
 
 
 @pytest.mark.parametrize("channels", [1, 3])
-def test_arff_as_sktime_reads_it(channels: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", ["ts", "arff"])
+def test_files_as_sktime_reads_them(form: str, channels: int, tmp_path: Path) -> None:
     values, labels = series(5, 7, channels)
-    path = tmp_path / "small.arff"
-    path.write_text(arff(values, labels).replace("% Worms, that crawl.\n", ""))
-    inputs, found = read_arff(path)
+    path = tmp_path / f"small.{form}"
+    path.write_text(WRITERS[form](values, labels).replace("% Worms, that crawl.\n", ""))
+    inputs, found = READERS[form](path)
     np.testing.assert_array_equal(inputs, values.astype(np.float32))
     assert inputs.dtype == np.float32
-    assert found == labels
-    frame, their_labels = load_from_arff_to_dataframe(str(path))
-    theirs = np.stack([np.stack(list(row), axis=1) for row in frame.to_numpy()])
+    if form == "ts":
+        theirs, their_labels = load_from_tsfile(str(path), return_data_type="numpy3d")  # (N, C, T)
+        theirs = theirs.transpose(0, 2, 1)
+    else:
+        frame, their_labels = load_from_arff_to_dataframe(str(path))
+        theirs = np.stack([np.stack(list(row), axis=1) for row in frame.to_numpy()])
     np.testing.assert_array_equal(inputs, theirs.astype(np.float32))
-    assert found == list(their_labels)
+    assert found == labels == list(their_labels)
 
 
 def test_files_that_sktime_ships_are_read_alike() -> None:
@@ -149,106 +143,104 @@ def test_a_sparse_row_is_rejected_by_name(channels: int, row: str, tmp_path: Pat
         read_arff(path)
 
 
+TS = [
+    ("@data\n", "", "line 9"),
+    ("@timeStamps false", "@timeStamps true", "time stamps"),
+    ("@classLabel true 1 2 3", "@classLabel false", "@classLabel"),
+    ("@classLabel true 1 2 3\n", "", "@classLabel"),
+    ("@dimensions 2", "@dimensions 3", "line 10: expected 3"),
+    ("@dimensions 2", "@dimensions two", "@dimensions, got 'two'"),
+    ("@seriesLength 4", "@seriesLength 5", "line 10: expected 5"),
+    (":2\n", ":4\n", "1, 2, 3, got '4'"),
+    (":2\n", "\n", "line 11"),
+    (":2\n", ",7:2\n", "channel 2, got 5"),
+    (":2\n", ":1,2,3,4:2\n", "line 11: expected 2"),
+    (":2\n", ",:2\n", "line 11"),
+    (":2\n", "x:2\n", "line 11"),
+    (":2\n", "_0:2\n", "line 11"),
+    (":2\n", "\u0661:2\n", "line 11"),
+    (":2\n", ",inf:2\n", "got 'inf'"),
+    (":2\n", ",-1e400:2\n", "got '-1e400'"),
+    (":2\n", ",1e39:2\n", "got '1e39'"),
+]
+ARFF = [
+    ("@data\n", "", "line 9"),
+    ("att2 numeric", "att2 string", "line 5"),
+    ("{1,2,3}", "numeric", "line 8"),
+    ("@attribute att3 numeric\n", "", "channel 1, got 4"),
+    ("',2", "',4", "line 11"),
+    ("',2", "", "line 11"),
+    ("',2", ",7',2", "channel 2, got 5"),
+    ("',2", r"\n1,2,3,4',2", "line 11: expected 2"),
+    ("',2", "x',2", "line 11"),
+    ("',2", "_0',2", "line 11"),
+    ("',2", ",1e400',2", "got '1e400'"),
+    ("1\n'", "1\n ", "line 11"),
+]
+
+
 @pytest.mark.parametrize(
-    ("old", "new", "fact"),
+    ("form", "channels", "old", "new", "fact"),
     [
-        ("@data\n", "", "line 9"),
-        ("@timeStamps false", "@timeStamps true", "time stamps"),
-        ("@classLabel true 1 2 3", "@classLabel false", "@classLabel"),
-        ("@classLabel true 1 2 3\n", "", "@classLabel"),
-        ("@dimensions 2", "@dimensions 3", "line 10: expected 3"),
-        ("@dimensions 2", "@dimensions two", "@dimensions, got 'two'"),
-        ("@seriesLength 4", "@seriesLength 5", "line 10: expected 5"),
-        (":2\n", ":4\n", "1, 2, 3, got '4'"),
-        (":2\n", "\n", "line 11"),
-        (":2\n", ",7:2\n", "channel 2, got 5"),
-        (":2\n", ":1,2,3,4:2\n", "line 11: expected 2"),
-        (":2\n", ",:2\n", "line 11"),
-        (":2\n", "x:2\n", "line 11"),
-        (":2\n", "_0:2\n", "line 11"),
-        (":2\n", "\u0661:2\n", "line 11"),
-        (":2\n", ",inf:2\n", "got 'inf'"),
-        (":2\n", ",-1e400:2\n", "got '-1e400'"),
-        (":2\n", ",1e39:2\n", "got '1e39'"),
+        *(("ts", 2, *case) for case in TS),
+        *(("arff", 2, *case) for case in ARFF),
+        ("arff", 1, ",2\n", ",7,2\n", "line 10: expected 4 values in channel 1, got 5"),
     ],
 )
-def test_a_wrong_ts_file_is_rejected(old: str, new: str, fact: str, tmp_path: Path) -> None:
-    text = ts(*series(3, 4, 2)).replace("# Worms, that crawl.\n", "")
+def test_a_wrong_file_is_rejected(form: str, channels: int, old: str, new: str, fact: str, tmp_path: Path) -> None:
+    text = WRITERS[form](*series(3, 4, channels)).replace("# Worms, that crawl.\n", "")
     assert old in text
-    path = tmp_path / "small.ts"
+    path = tmp_path / f"small.{form}"
     path.write_text(text.replace(old, new, 1), encoding="utf-8")
     with raises(FileError, path, fact):
-        read_ts(path)
+        READERS[form](path)
 
 
-def test_ts_files_without_series_are_rejected(tmp_path: Path) -> None:
-    text = ts(*series(1, 4, 2))
-    path = tmp_path / "small.ts"
-    path.write_text(text[: text.index("@data")])
-    with raises(FileError, path, "@data"):
-        read_ts(path)
-    path.write_text(text[: text.index("@data")] + "@data\n")
-    with raises(FileError, path, "series"):
-        read_ts(path)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "fact"),
-    [
-        ("@data\n", "", "line 9"),
-        ("att2 numeric", "att2 string", "line 5"),
-        ("{1,2,3}", "numeric", "line 8"),
-        ("@attribute att3 numeric\n", "", "channel 1, got 4"),
-        ("',2", "',4", "line 11"),
-        ("',2", "", "line 11"),
-        ("',2", ",7',2", "channel 2, got 5"),
-        ("',2", r"\n1,2,3,4',2", "line 11: expected 2"),
-        ("',2", "x',2", "line 11"),
-        ("',2", "_0',2", "line 11"),
-        ("',2", ",1e400',2", "got '1e400'"),
-        ("1\n'", "1\n ", "line 11"),
-    ],
-)
-def test_a_wrong_arff_file_is_rejected(old: str, new: str, fact: str, tmp_path: Path) -> None:
-    text = arff(*series(3, 4, 2))
-    assert old in text
-    path = tmp_path / "small.arff"
-    path.write_text(text.replace(old, new, 1))
-    with raises(FileError, path, fact):
-        read_arff(path)
-
-
-def test_a_wrong_arff_file_of_one_channel_is_rejected(tmp_path: Path) -> None:
-    text = arff(*series(3, 4, 1))
-    path = tmp_path / "small.arff"
-    path.write_text(text.replace(",2\n", ",7,2\n"))
-    with raises(FileError, "line 10", "channel 1, got 5"):
-        read_arff(path)
+@pytest.mark.parametrize("form", ["ts", "arff"])
+def test_files_without_series_are_rejected(form: str, tmp_path: Path) -> None:
+    header = WRITERS[form](*series(1, 4, 2)).partition("@data")[0]
+    path = tmp_path / f"small.{form}"
+    for text, fact in ((header, "@data"), (header + "@data\n", "series")):
+        path.write_text(text)
+        with raises(FileError, path, fact):
+            READERS[form](path)
 
 
 FORM = uea_ucr.Form((20, 11), 6, 2, ("1", "2", "3"))
 
 
-@pytest.mark.parametrize("form", ["ts", "arff", "zip", "npz"])
-def test_a_set_is_put_together_and_split_anew(form: str, own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    parts = {part: series(count, 6, 2) for part, count in zip(("TRAIN", "TEST"), FORM.counts, strict=True)}
+def write_set(
+    own: Path, form: str, parts: dict[str, tuple[Array, list[str]]], monkeypatch: pytest.MonkeyPatch, name: str
+) -> dict[str, Path]:
+    """Write a small set in place of a published one; return the file of each part."""
     folder = own / "uea_ucr"
     folder.mkdir()
-    archive = io.BytesIO()
-    with zipfile.ZipFile(archive, "w") as opened:
-        for part, data in parts.items():
-            opened.writestr(f"EigenWorms_{part}.ts", ts(*data))
-            if form in ("ts", "arff"):
-                (folder / f"EigenWorms_{part}.{form}").write_text({"ts": ts, "arff": arff}[form](*data))
-    if form == "zip":
-        (folder / "EigenWorms.zip").write_bytes(archive.getvalue())
-    monkeypatch.setitem(uea_ucr.FORMS, "EigenWorms", FORM)
+    known = None
+    paths = {part: folder / f"{name}_{part}.{form}" for part in parts}
     if form == "npz":
+        paths = dict.fromkeys(parts, folder / f"{name}.npz")
         (x, y), (x_test, y_test) = parts.values()
-        path = folder / "EigenWorms.npz"
-        np.savez(path, X_train=x, y_train=np.array(y), X_test=x_test, y_test=np.array(y_test))
-        known = hashlib.sha256(path.read_bytes()).hexdigest()
-        monkeypatch.setitem(uea_ucr.FORMS, "EigenWorms", replace(FORM, npz_sha256=known))
+        np.savez(paths["TRAIN"], X_train=x, y_train=np.array(y), X_test=x_test, y_test=np.array(y_test))
+        known = hashlib.sha256(paths["TRAIN"].read_bytes()).hexdigest()
+    elif form == "zip":
+        with zipfile.ZipFile(folder / f"{name}.zip", "w") as archive:
+            for part, data in parts.items():
+                archive.writestr(f"{name}_{part}.ts", ts(*data))
+    else:
+        for part, data in parts.items():
+            paths[part].write_text(WRITERS[form](*data).replace("nan", "?"))
+    monkeypatch.setitem(uea_ucr.FORMS, name, replace(FORM, npz_sha256=known))
+    return paths
+
+
+def make_parts() -> dict[str, tuple[Array, list[str]]]:
+    return {part: series(count, 6, 2) for part, count in zip(("TRAIN", "TEST"), FORM.counts, strict=True)}
+
+
+@pytest.mark.parametrize("form", ["ts", "arff", "zip", "npz"])
+def test_a_set_is_put_together_and_split_anew(form: str, own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = make_parts()
+    write_set(own, form, parts, monkeypatch, "EigenWorms")
     splits = load_eigenworms(seed=4)
     assert [len(part) for part in (splits.train, splits.validation, splits.test)] == [21, 5, 5]
     values = np.concatenate([data[0] for data in parts.values()]).astype(np.float32)
@@ -286,39 +278,26 @@ def test_another_set_is_rejected(own: Path) -> None:
         load_worms()
 
 
-@pytest.mark.parametrize("form", ["ts", "arff", "npz"])
+@pytest.mark.parametrize(
+    ("form", "name", "load", "value"),
+    [
+        *((form, "EigenWorms", load_eigenworms, np.nan) for form in WRITERS),
+        ("npz", "Worms", load_worms, np.nan),
+        ("npz", "StandWalkJump", load_stand_walk_jump, -np.inf),
+    ],
+)
 @pytest.mark.parametrize("part", ["TRAIN", "TEST"])
 def test_a_series_that_lacks_a_value_is_rejected(
-    form: str, part: str, own: Path, monkeypatch: pytest.MonkeyPatch
+    form: str,
+    name: str,
+    load: Callable[[], object],
+    value: float,
+    part: str,
+    own: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    parts = {name: series(count, 6, 2) for name, count in zip(("TRAIN", "TEST"), FORM.counts, strict=True)}
-    parts[part][0][2, 3, 1] = np.nan
-    folder = own / "uea_ucr"
-    folder.mkdir()
-    if form == "npz":
-        (x, y), (x_test, y_test) = parts.values()
-        path = folder / "EigenWorms.npz"
-        np.savez(path, X_train=x, y_train=np.array(y), X_test=x_test, y_test=np.array(y_test))
-        known = hashlib.sha256(path.read_bytes()).hexdigest()
-        monkeypatch.setitem(uea_ucr.FORMS, "EigenWorms", replace(FORM, npz_sha256=known))
-    else:
-        for name, data in parts.items():
-            text = {"ts": ts, "arff": arff}[form](*data)
-            (folder / f"EigenWorms_{name}.{form}").write_text(text.replace("nan", "?"))
-        path = folder / f"EigenWorms_{part}.{form}"
-        monkeypatch.setitem(uea_ucr.FORMS, "EigenWorms", FORM)
-    with raises(DatasetError, path, f"nan in {part}, series 3, channel 2, time 4", "https://"):
-        load_eigenworms()
-
-
-@pytest.mark.parametrize("name", ["Worms", "StandWalkJump"])
-def test_no_set_may_have_infinite_values(name: str, own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    values = np.zeros((2, 6, 1))
-    values[1, 0, 0] = -np.inf
-    path = own / "uea_ucr" / f"{name}.npz"
-    path.parent.mkdir()
-    np.savez(path, X_train=values, y_train=np.array(["1", "2"]), X_test=values, y_test=np.array(["1", "2"]))
-    form = uea_ucr.Form((2, 2), 6, 1, ("1", "2"), hashlib.sha256(path.read_bytes()).hexdigest())
-    monkeypatch.setitem(uea_ucr.FORMS, name, form)
-    with raises(DatasetError, path, "-inf in TRAIN, series 2, channel 1, time 1"):
-        {"Worms": load_worms, "StandWalkJump": load_stand_walk_jump}[name]()
+    parts = make_parts()
+    parts[part][0][2, 3, 1] = value
+    path = write_set(own, form, parts, monkeypatch, name)[part]
+    with raises(DatasetError, path, f"{value} in {part}, series 3, channel 2, time 4", "https://"):
+        load()

@@ -173,9 +173,8 @@ def test_worms(monkeypatch: pytest.MonkeyPatch) -> None:
         targets = random.integers(0, 2, count)
         return Examples((random.standard_normal((count, 36, 2)) + targets[:, None, None]).astype(np.float32), targets)
 
-    monkeypatch.setitem(
-        worms.LOADERS, "Worms", lambda seed: Splits(draw_examples(60), draw_examples(20), draw_examples(20))
-    )
+    splits = Splits(draw_examples(60), draw_examples(20), draw_examples(20))
+    monkeypatch.setitem(worms.LOADERS, "Worms", lambda seed: splits)
     changes = SMALL | TRANSFORMER | {"learning_rate": "0.01", "max_epochs": "4", "transformer_layers": "2"}
     for job, outcome in outcomes("worms", {"dataset": ["Worms"], "model": ["ParaGRU", "ParaBRT"]}, changes).values():
         assert outcome.metrics["accuracy"] > 0.8, job

@@ -294,12 +294,14 @@ def _tables(runs: Sequence[Run]) -> str:
     tables = []
     for cell in CELLS:
         groups: dict[str, Results] = {}
-        for contender, kind in itertools.product(CONTENDERS, (cell, "linear")):
-            of_row = [run for run in runs if (run.config["contender"], run.config["cell"]) == (contender, kind)]
-            if of_row:
-                groups[f"{contender}, {kind}"] = [run.result for run in of_row]
+        for config in itertools.product(CONTENDERS, (cell, "linear")):
+            results = [run.result for run in runs if (run.config["contender"], run.config["cell"]) == config]
+            groups |= {", ".join(config): results} if results else {}
         ours = [name for name in groups if name.startswith("ours")]
-        rows = [[name, *_row(group)] for name, group in groups.items()]
+        rows = [
+            [name, *(_spread([result[key] for result in group], digits) for key, digits in COLUMNS.values())]
+            for name, group in groups.items()
+        ]
         tables.append(Table(["", *COLUMNS], rows))
         faster = [
             [name, *(_speedup(groups[own], group) for own in ours)]
@@ -308,10 +310,6 @@ def _tables(runs: Sequence[Run]) -> str:
         ]
         tables.append(Table(["times as fast as", *ours], faster))
     return "\n\n".join(table.markdown() for table in tables)
-
-
-def _row(group: Results) -> list[str]:
-    return [_spread([result[key] for result in group], digits) for key, digits in COLUMNS.values()]
 
 
 def _speedup(ours: Results, other: Results) -> str:

@@ -38,12 +38,7 @@ HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 _OURS = {"blocks": "", "aggregated": ", with aggregate"}  # what rows of speed-ups add to the name of the case
 _MEMORY_CONTENDERS = ("torch", *_OURS)
 _LETTERS = {"length": "T", "hidden_size": "d", "batch": "B", "block_size": "block_size"}
-_IN_DOCUMENT = {
-    "length": (32, 128, 1024),
-    "hidden_size": (32, 512),
-    "batch": (8, 512),
-    "block_size": (1, 4, 8, 16, 32),
-}
+_IN_DOCUMENT = {"length": (32, 128, 1024), "hidden_size": (32, 512), "batch": (8, 512), "block_size": (1, 4, 8, 16, 32)}
 
 
 def run(
@@ -295,10 +290,6 @@ def _median(run: Run, cell: str, kind: str, contender: str) -> Any:
     """Return the median in seconds; None if there is none."""
     timings = run.result["times"].get(f"{cell} {kind}", {}).get("timings", {})
     return timings.get(contender, {}).get("median")
-
-
-def _time(times: dict[str, Any]) -> str:
-    return f"{_digits(1e3 * times['median'])} ±{50 * times['spread']:.0f}%" if times.get("median") else "-"
 
 
 def _digits(number: float | None) -> str:

@@ -20,7 +20,6 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -224,7 +223,7 @@ class Recovered:
         self.modes = [pair for draw in draws for pair in _match(planted.waves, _modes(draw["modes"]))]
         self.features = [pair for draw in draws for pair in _match(memory, _modes(draw["features"]))]
 
-    def errors(self) -> str:
+    def errors(self) -> list[str]:
         """Return the median relative errors of period and half-life, and the part of the waves that was lost."""
         periods, half_lives = (
             [
@@ -234,14 +233,14 @@ class Recovered:
             for name in ("period", "half_life")
         )
         period, half_life = (_percent(float(np.median(values))) for values in (periods, half_lives))
-        return f"{period}, {half_life} ({_percent(float(np.mean(np.array(periods) > LOST)))})"
+        return [f"{period}, {half_life} ({_percent(float(np.mean(np.array(periods) > LOST)))})"]
 
-    def feature_error(self) -> str:
+    def feature_error(self) -> list[str]:
         """Return the median distance of the eigenvalues of the recurrent matrix."""
         apart = [
             math.inf if fitted is None else abs(fitted.eigenvalue - true.eigenvalue) for true, fitted in self.features
         ]
-        return f"{np.median(apart):.3f}"
+        return [f"{np.median(apart):.3f}"]
 
     def coverage(self) -> list[str]:
         """Return how often 90 % bootstrap intervals cover period and half-life; a wave that was lost is a miss."""
@@ -273,42 +272,38 @@ def _percent(value: float) -> str:
     return "endless" if math.isinf(value) else f"{100 * value:.2g} %" if value < 0.1 else f"{100 * value:.0f} %"
 
 
-def _table(results: Path, columns: Sequence[str], cells: Callable[[Callable[[str], Recovered]], list[str]]) -> Table:
-    """Return a table with a row for each setting; `cells` makes its texts from what each method recovered."""
+def _table(
+    results: Path, methods: Sequence[str], read: Callable[[Recovered], list[str]], columns: Sequence[str] = ()
+) -> Table:
+    """Return a table with a row for each setting: what is read off each of these methods, under its name."""
     runs = RunStore(results / "benchmarks").load(NAME)
     rows = []
     for setting in SETTINGS:
         draws = {run.config["method"]: run.result["draws"] for run in runs if setting.items() <= run.config.items()}
         if set(draws) == set(METHODS):
-            rows.append([*map(str, setting.values()), *cells(partial(_recovered, setting, draws))])
-    return Table(["waves", "noise", "T", *columns], rows)
-
-
-def _recovered(setting: dict[str, Any], draws: dict[str, Any], method: str) -> Recovered:
-    return Recovered(setting, draws[method])
+            cells = [text for method in methods for text in read(Recovered(setting, draws[method]))]
+            rows.append([*map(str, setting.values()), *cells])
+    return Table(["waves", "noise", "T", *(columns or methods)], rows)
 
 
 def errors(results: Path) -> Table:
     """Return median relative errors of period and half-life (waves lost), of linear layers and statsmodels."""
-    methods = (LINEAR, LINEAR_TWICE, STATSMODELS, FROM_TRUTH)
-    return _table(results, methods, lambda recovered: [recovered(method).errors() for method in methods])
+    return _table(results, (LINEAR, LINEAR_TWICE, STATSMODELS, FROM_TRUTH), Recovered.errors)
 
 
 def tanh_errors(results: Path) -> Table:
     """Return the same of tanh layers."""
-    methods = (TANH, TANH_TWICE)
-    return _table(results, methods, lambda recovered: [recovered(method).errors() for method in methods])
+    return _table(results, (TANH, TANH_TWICE), Recovered.errors)
 
 
 def coverage(results: Path) -> Table:
     """Return the coverage of 90 % bootstrap intervals of linear layers."""
-    return _table(results, ("period", "half-life"), lambda recovered: recovered(LINEAR).coverage())
+    return _table(results, (LINEAR,), Recovered.coverage, ("period", "half-life"))
 
 
 def feature_errors(results: Path) -> Table:
     """Return the median distance of the eigenvalues of W from those of A - K C."""
-    methods = (LINEAR, STATSMODELS, FROM_TRUTH)
-    return _table(results, methods, lambda recovered: [recovered(method).feature_error() for method in methods])
+    return _table(results, (LINEAR, STATSMODELS, FROM_TRUTH), Recovered.feature_error)
 
 
 def real(path: Path) -> None:

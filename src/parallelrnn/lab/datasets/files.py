@@ -64,16 +64,14 @@ def locate(*sources: Source) -> Path:
     if path is not None:
         return path
     reason = "it cannot be downloaded"
-    for source in sources:
-        if source.url is not None:
-            try:
-                return _download(source)
-            except (OSError, ValueError) as error:  # those of requests are OSErrors; a wrong checksum is a ValueError
-                reason = f"downloading {source.url} failed: {error}"
-                break
-            except ModuleNotFoundError:
-                reason = f"downloading {source.url} needs pooch: pip install 'parallelrnn[lab]'"
-                break
+    source = next((source for source in sources if source.url is not None), None)
+    if source is not None:
+        try:
+            return _download(source)
+        except (OSError, ValueError) as error:  # those of requests are OSErrors; a wrong checksum is a ValueError
+            reason = f"downloading {source.url} failed: {error}"
+        except ModuleNotFoundError:
+            reason = f"downloading {source.url} needs pooch: pip install 'parallelrnn[lab]'"
     raise DatasetError(f"{sources[0].name} is missing: {reason}", hint=_advice(*sources))
 
 
@@ -206,8 +204,7 @@ def _sha256(path: Path) -> str:
 
 
 def _from(source: Source) -> str:
-    address = source.url or source.home
-    return f" with that of {address}" if address else ""
+    return f" with that of {source.url or source.home}" if source.url or source.home else ""
 
 
 def _advice(*sources: Source) -> str:

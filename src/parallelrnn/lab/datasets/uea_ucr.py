@@ -11,7 +11,7 @@ numbers too large for float32. A missing value, `?` or `NaN`, becomes NaN.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +23,6 @@ from parallelrnn.lab.datasets.files import DatasetError, Source, find, locate
 from parallelrnn.lab.datasets.splits import Examples, Splits, permutation
 
 Array = NDArray[np.float32]
-Line = tuple[int, str]
 
 
 @dataclass(frozen=True)
@@ -38,14 +37,9 @@ class Form:
 
 
 PARTS = ("TRAIN", "TEST")
+_WORMS = ("1", "2", "3", "4", "5")
 FORMS = {
-    "Worms": Form(
-        (181, 77),
-        900,
-        1,
-        ("1", "2", "3", "4", "5"),
-        "13b469c4043b1a7e68cbdcf3a0dc46470979992d5a4ddafd1b5c20aa90e0ad89",
-    ),
+    "Worms": Form((181, 77), 900, 1, _WORMS, "13b469c4043b1a7e68cbdcf3a0dc46470979992d5a4ddafd1b5c20aa90e0ad89"),
     "StandWalkJump": Form(
         (12, 15),
         2500,
@@ -53,7 +47,7 @@ FORMS = {
         ("jumping", "standing", "walking"),
         "457820bc5d020a5b6deb029d64c25f4352f102283947626281f8a3bcf688543d",
     ),
-    "EigenWorms": Form((128, 131), 17984, 6, ("1", "2", "3", "4", "5")),
+    "EigenWorms": Form((128, 131), 17984, 6, _WORMS),
 }
 
 
@@ -80,66 +74,51 @@ def load_eigenworms(seed: int = 0) -> Splits:
     return _load("EigenWorms", seed)
 
 
-def sources(name: str, part: str) -> tuple[Source, Source]:
+def sources(name: str, part: str) -> list[Source]:
     """Return the forms in which the archive has a part of a set, TRAIN or TEST; it publishes no checksums."""
     url = f"https://www.timeseriesclassification.com/aeon-toolkit/{name}.zip"
-    file = f"{name}_{part}"
-    return (
-        Source(f"uea_ucr/{file}.ts", None, url, f"{file}.ts"),
-        Source(f"uea_ucr/{file}.arff", None, url, f"{file}.arff"),
-    )
+    files = [f"{name}_{part}.{form}" for form in ("ts", "arff")]
+    return [Source(f"uea_ucr/{file}", None, url, file) for file in files]
 
 
 def _load(name: str, seed: int) -> Splits:
     form = FORMS[name]
     copy = find(Source(f"uea_ucr/{name}.npz", form.npz_sha256, None)) if form.npz_sha256 else None
     paths = [copy or locate(*sources(name, part)) for part in PARTS]
-    parts = [_part_of_copy(path, part) if copy else _part(path, name) for path, part in zip(paths, PARTS, strict=True)]
+    parts = [_read(path, name, part) for path, part in zip(paths, PARTS, strict=True)]
     for path, part, (inputs, labels), count in zip(paths, PARTS, parts, form.counts, strict=True):
-        expected = (count, form.length, form.channels)
+        expected, hint = (count, form.length, form.channels), f"replace it with a file of {sources(name, part)[0].url}"
         if inputs.shape != expected or len(labels) != count or not set(labels) <= set(form.classes):
             raise DatasetError(
-                f"expected {name} to have series of shape {expected} (series, time, channels) and the labels "
+                f"{path} is not the published {name}: expected shape {expected} (series, time, channels) and labels "
                 f"{', '.join(form.classes)}, got {inputs.shape} and {', '.join(sorted(set(labels)))}",
-                hint=f"replace its files with those of {sources(name, part)[0].url}",
+                hint=hint,
             )
-        _check_finite(inputs, name, part, path)
+        gaps = np.argwhere(~np.isfinite(inputs))
+        if len(gaps):  # none is in the published sets, and one would make every loss NaN
+            value, (row, time, channel) = inputs[tuple(gaps[0])], gaps[0] + 1
+            place = f"{value} in {part}, series {row}, channel {channel}, time {time}"
+            raise DatasetError(f"{path} is not the published {name}: expected finite numbers, got {place}", hint=hint)
     numbers = np.array([form.classes.index(label) for _, labels in parts for label in labels], dtype=np.int64)
     return split(Examples(np.concatenate([inputs for inputs, _ in parts]), numbers), seed)
 
 
-def _part(path: Path, name: str) -> tuple[Array, list[str]]:
+def _read(path: Path, name: str, part: str) -> tuple[Array, list[str]]:
+    if path.suffix == ".npz":
+        with np.load(path, allow_pickle=False) as arrays:
+            inputs, labels = (arrays[f"{array}_{part.lower()}"] for array in "Xy")
+            return inputs.astype(np.float32), [str(label) for label in labels]
     try:
         return read_arff(path) if path.suffix == ".arff" else read_ts(path)
     except FileError as error:
         raise DatasetError(f"this is not the {name} of the archive: {error}", hint="replace the file") from error
 
 
-def _part_of_copy(path: Path, part: str) -> tuple[Array, list[str]]:
-    with np.load(path, allow_pickle=False) as arrays:
-        inputs, labels = (arrays[f"{array}_{part.lower()}"] for array in "Xy")
-        return inputs.astype(np.float32), [str(label) for label in labels]
-
-
-def _check_finite(inputs: Array, name: str, part: str, path: Path) -> None:
-    """Raise if a value is missing: none is in the published sets, and one would make every loss NaN."""
-    finite = np.isfinite(inputs)
-    if not finite.all():
-        series, time, channel = np.argwhere(~finite)[0]
-        value, place = inputs[series, time, channel], f"series {series + 1}, channel {channel + 1}, time {time + 1}"
-        raise DatasetError(
-            f"{path} is not the published {name}: expected finite numbers, got {value} in {part}, {place}",
-            hint=f"replace it with a file of {sources(name, part)[0].url}",
-        )
-
-
 def split(examples: Examples, seed: int) -> Splits:
     """Split at random into 70 % for training and 15 % each for validation and test; remainders go to the test."""
     count = len(examples)
     others = -(-3 * count // 10)
-    test = -(-others // 2)
-    order = permutation(count, seed)
-    rows = np.split(order, [count - others, count - test])
+    rows = np.split(permutation(count, seed), [count - others, count - -(-others // 2)])
     return Splits(*(examples.take(part) for part in rows))
 
 
@@ -154,25 +133,29 @@ def read_ts(path: str | Path) -> tuple[Array, list[str]]:
         key, *rest = line.split(maxsplit=1)
         if not key.startswith("@"):
             raise _error(path, number, "expected a line of the header, such as '@problemName Worms', or '@data'", line)
-        header[key[1:].lower()] = rest[0] if rest else ""
         if key.lower() == "@data":
             break
-    if "data" not in header:
+        header[key[1:].lower()] = rest[0] if rest else ""
+    else:
         raise FileError(f"{path}: expected a line '@data' before the series")
     if header.get("timestamps", "false").lower() == "true":
         raise FileError(f"{path} has time stamps, which are not supported", hint="write the values alone")
     kind, *classes = header.get("classlabel", "").split() or ["nothing"]
     if kind.lower() != "true":
         raise FileError(f"{path}: expected '@classLabel true' and the labels in the header, got {kind!r}")
-    channels = _declared(path, header, "dimensions", "dimension")
-    if channels is None and header.get("univariate", "false").lower() == "true":
-        channels = 1
-    length = _declared(path, header, "serieslength")
-    series = _Series(path, channels, length, classes)
-    for number, line in lines:
-        *parts, label = line.split(":")
-        series.add(number, parts, label.strip())
-    return series.result()
+    for key in ("dimensions", "dimension", "serieslength"):
+        if not header.get(key, "1").isdecimal():
+            raise FileError(f"{path}: expected a number after @{key}, got {header[key]!r}")
+    one = "1" if header.get("univariate", "").lower() == "true" else None
+    channels, length = header.get("dimensions", header.get("dimension", one)), header.get("serieslength")
+    rows = ((number, line.split(":")) for number, line in lines)
+    return _parse(
+        path,
+        ((number, texts, label.strip()) for number, (*texts, label) in rows),
+        None if channels is None else int(channels),
+        None if length is None else int(length),
+        classes,
+    )
 
 
 def read_arff(path: str | Path) -> tuple[Array, list[str]]:
@@ -184,89 +167,93 @@ def read_arff(path: str | Path) -> tuple[Array, list[str]]:
     """
     lines = _lines(path, comment="%")
     attributes: list[tuple[int, str]] = []
-    relational = has_data = False
+    relational = False
     for number, line in lines:
         word = line.split(maxsplit=1)[0].lower()
-        if word == "@attribute":
-            if line.split()[-1].lower() == "relational":
-                relational = True
-            else:
-                attributes.append((number, line))
-        elif word == "@data":
-            has_data = True
+        if word == "@data":
             break
+        if word == "@attribute" and line.split()[-1].lower() == "relational":
+            relational = True
+        elif word == "@attribute":
+            attributes.append((number, line))
         elif word not in ("@relation", "@end"):
             raise _error(path, number, "expected a line of the header, such as '@attribute', or '@data'", line)
-    if not has_data:
+    else:
         raise FileError(f"{path}: expected a line '@data' before the series")
-    classes = _classes(path, attributes)
-    series = _Series(path, None if relational else 1, len(attributes) - 1, classes)
-    for number, line in lines:
-        if line.lstrip("'\" ").startswith("{"):
-            raise _error(path, number, "expected all values of a row, with zeros: sparse rows are not supported", line)
-        if relational:
-            bag, label = _bag(path, number, line)
-            parts = bag.split("\\n")
-        else:
+    if len(attributes) < 2:
+        raise FileError(f"{path}: expected a column for each time and one of labels, got {len(attributes)} columns")
+    for number, line in attributes[:-1]:
+        if line.split()[-1].lower() not in ("numeric", "real", "integer"):
+            raise _error(path, number, "expected a column of numbers", line)
+    number, last = attributes[-1]
+    if not last.endswith("}"):
+        raise _error(path, number, "expected the last column to list its labels, as in '@attribute target {1,2}'", last)
+    classes = [_unquoted(label) for label in last[last.index("{") + 1 : -1].split(",")]
+
+    def rows() -> Iterator[tuple[int, list[str], str]]:
+        for number, line in lines:
+            if line.lstrip("'\" ").startswith("{"):
+                raise _error(path, number, "expected all values, with zeros: sparse rows are not supported", line)
             values, _, label = line.rpartition(",")
-            parts = [values]
-        if parts[-1].strip() == "":  # a line that ends with its last separator
-            parts = parts[:-1]
-        series.add(number, parts, _unquoted(label))
-    return series.result()
+            texts = [values]
+            if relational:
+                match = re.fullmatch(r"(['\"])(.*)\1\s*,(.*)", line)
+                if match is None:
+                    raise _error(path, number, "expected channels in quotes, a comma and a label", line)
+                texts, label = match[2].split("\\n"), match[3]
+            if not texts[-1].strip():  # a line that ends with its last separator
+                texts.pop()
+            yield number, texts, _unquoted(label)
+
+    return _parse(path, rows(), None if relational else 1, len(attributes) - 1, classes)
 
 
-class _Series:
-    """The series read so far, which all have the shape that the header or the first one says."""
-
-    def __init__(self, path: str | Path, channels: int | None, length: int | None, classes: list[str]) -> None:
-        self.path, self.channels, self.length, self.classes = path, channels, length, classes
-        self.inputs: list[Array] = []
-        self.labels: list[str] = []
-
-    def add(self, number: int, channels: list[str], label: str) -> None:
-        if self.classes and label not in self.classes:
-            raise _error(self.path, number, f"expected a label at its end, one of {', '.join(self.classes)}", label)
-        if self.channels is None:
-            self.channels = len(channels)
-        if len(channels) != self.channels or not channels:
-            count = self.channels or "some"
-            raise FileError(f"{self.path}, line {number}: expected {count} channels, got {len(channels)}")
-        values = [self._values(number, text) for text in channels]
-        for place, row in enumerate(values):
-            if self.length is None:
-                self.length = len(row)
-            if len(row) != self.length:
-                expected = f"expected {self.length} values in channel {place + 1}"
-                problem = f"{self.path}, line {number}: {expected}, got {len(row)}"
+def _parse(
+    path: str | Path,
+    rows: Iterable[tuple[int, list[str], str]],  # the number of a line, its channels and its label
+    channels: int | None,
+    length: int | None,
+    classes: list[str],
+) -> tuple[Array, list[str]]:
+    """Return the series, which all have the shape that the header or the first one says, and their labels."""
+    inputs, labels = [], []
+    for number, texts, label in rows:
+        if classes and label not in classes:
+            raise _error(path, number, f"expected a label at its end, one of {', '.join(classes)}", label)
+        channels = len(texts) if channels is None else channels
+        if len(texts) != channels or not texts:
+            raise FileError(f"{path}, line {number}: expected {channels or 'some'} channels, got {len(texts)}")
+        series = [_numbers(path, number, text) for text in texts]
+        length = len(series[0]) if length is None else length
+        for place, values in enumerate(series, 1):
+            if len(values) != length:
+                problem = f"{path}, line {number}: expected {length} values in channel {place}, got {len(values)}"
                 raise FileError(problem, hint="pad or cut series to equal length")
-        self.inputs.append(np.stack(values, axis=1).astype(np.float32))  # (T, C)
-        self.labels.append(label)
-
-    def _values(self, number: int, text: str) -> NDArray[np.float64]:
-        parts = text.split(",")
-        if "?" in text:
-            parts = ["nan" if part.strip() == "?" else part for part in parts]
-        try:
-            if "_" in text or not text.isascii():  # float would read 1_0 as 10, and the digits of every script
-                wrong = next(part for part in parts if "_" in part or not part.isascii())
-                raise ValueError(f"could not convert string to float: {wrong!r}")
-            values = np.array([float(part) for part in parts])
-        except ValueError as error:  # it quotes the text
-            raise FileError(f"{self.path}, line {number}: expected numbers between commas; {error}") from None
-        large = np.flatnonzero(np.abs(values) > np.finfo(np.float32).max)
-        if len(large):
-            expected = "expected finite numbers of float32, and ? for missing values"
-            raise _error(self.path, number, expected, parts[large[0]])
-        return values
-
-    def result(self) -> tuple[Array, list[str]]:
-        if not self.inputs:
-            raise FileError(f"{self.path}: expected series after '@data'")
-        return np.stack(self.inputs), self.labels
+        inputs.append(np.stack(series, axis=1).astype(np.float32))  # (T, C)
+        labels.append(label)
+    if not inputs:
+        raise FileError(f"{path}: expected series after '@data'")
+    return np.stack(inputs), labels
 
 
-def _lines(path: str | Path, comment: str) -> Iterator[Line]:
+def _numbers(path: str | Path, line: int, text: str) -> NDArray[np.float64]:
+    parts = text.split(",")
+    if "?" in text:
+        parts = ["nan" if part.strip() == "?" else part for part in parts]
+    try:
+        if "_" in text or not text.isascii():  # float would read 1_0 as 10, and the digits of every script
+            wrong = next(part for part in parts if "_" in part or not part.isascii())
+            raise ValueError(f"could not convert string to float: {wrong!r}")
+        values = np.array([float(part) for part in parts])
+    except ValueError as error:  # it quotes the text
+        raise FileError(f"{path}, line {line}: expected numbers between commas; {error}") from None
+    large = np.flatnonzero(np.abs(values) > np.finfo(np.float32).max)
+    if len(large):
+        raise _error(path, line, "expected finite numbers of float32, and ? for missing values", parts[large[0]])
+    return values
+
+
+def _lines(path: str | Path, comment: str) -> Iterator[tuple[int, str]]:
     """Yield lines that are not blank or comments, with their numbers."""
     # Comments have any encoding; the rest is ASCII.
     with Path(path).open(encoding="utf-8", errors="replace") as file:
@@ -274,38 +261,6 @@ def _lines(path: str | Path, comment: str) -> Iterator[Line]:
             text = line.strip().lstrip("\ufeff")
             if text and text[0] not in comment:
                 yield number, text
-
-
-def _declared(path: str | Path, header: dict[str, str], *keys: str) -> int | None:
-    """Return a count that the header gives, or None."""
-    for key in keys:
-        if key in header:
-            if not header[key].isdecimal():
-                raise FileError(f"{path}: expected a number after @{key}, got {header[key]!r}")
-            return int(header[key])
-    return None
-
-
-def _classes(path: str | Path, attributes: list[Line]) -> list[str]:
-    """Return the labels that the last column may have; the others have to be numbers."""
-    if len(attributes) < 2:
-        expected = "a column of numbers for each time and one of labels"
-        raise FileError(f"{path}: expected {expected}, got {len(attributes)} columns")
-    for number, line in attributes[:-1]:
-        if line.split()[-1].lower() not in ("numeric", "real", "integer"):
-            raise _error(path, number, "expected a column of numbers", line)
-    number, line = attributes[-1]
-    if not line.endswith("}"):
-        raise _error(path, number, "expected the last column to list its labels, as in '@attribute target {1,2}'", line)
-    return [_unquoted(label) for label in line[line.index("{") + 1 : -1].split(",")]
-
-
-def _bag(path: str | Path, number: int, line: str) -> tuple[str, str]:
-    """Return the quoted channels of a line, and its label."""
-    match = re.fullmatch(r"(['\"])(.*)\1\s*,(.*)", line)
-    if match is None:
-        raise _error(path, number, "expected channels in quotes, a comma and a label", line)
-    return match[2], match[3]
 
 
 def _unquoted(text: str) -> str:

@@ -43,9 +43,8 @@ class AddingConfig:
     def __post_init__(self) -> None:
         for name in ("iterations", "decay_every"):
             if getattr(self, name) % self.epoch_steps:
-                raise ExperimentError(
-                    f"{name} {getattr(self, name)} is not a multiple of epoch_steps {self.epoch_steps}"
-                )
+                count = getattr(self, name)
+                raise ExperimentError(f"{name} {count} is not a multiple of epoch_steps {self.epoch_steps}")
 
 
 class Adding:
@@ -83,13 +82,7 @@ def run(config: AddingConfig, seed: int, workspace: Workspace) -> Outcome:
     """Run a configuration; the seed decides data and initial weights. The result is the last error, not the best."""
     torch.manual_seed(seed)
     network = Recurrent(
-        config.model,
-        2,
-        1,
-        hidden_size=config.hidden_size,
-        block_size=config.block_size,
-        aggregate="linear",
-        seed=seed,
+        config.model, 2, 1, hidden_size=config.hidden_size, block_size=config.block_size, aggregate="linear", seed=seed
     )
     task = Adding(config, seed)
     trainer_config = TrainerConfig(

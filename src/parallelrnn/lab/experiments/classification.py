@@ -14,7 +14,7 @@ from parallelrnn.lab.datasets import Examples, Splits
 from parallelrnn.lab.datasets.splits import permutation
 from parallelrnn.lab.experiments.experiment import ExperimentError, Outcome, Workspace, reset_unused
 from parallelrnn.lab.experiments.feature_types import types_of
-from parallelrnn.lab.experiments.models import RECURRENT, Recurrent, Transformer, count_parameters
+from parallelrnn.lab.experiments.models import RECURRENT, Transformer, count_parameters, make_recurrent
 from parallelrnn.lab.experiments.supervised import Subset, classification_scores, fit
 from parallelrnn.nn import initialize
 
@@ -94,15 +94,7 @@ def make_network(config: ClassificationConfig, channels: int, classes: int, leng
             num_segments=config.num_segments,
             all_recurrent=config.all_recurrent,
         )
-    network = Recurrent(
-        config.model,
-        channels,
-        classes,
-        hidden_size=config.hidden_size,
-        num_layers=config.num_layers,
-        block_size=config.block_size,
-        seed=seed,
-    )
+    network = make_recurrent(config, channels, classes, seed)
     layer: nn.RNNBase = network.layer  # type: ignore[assignment]
     if config.initial == "chrono":
         initialize.chrono_(layer, length)

@@ -22,13 +22,7 @@ Config = TypeVar("Config")
 Curve = list[dict[str, float]]
 STOP = threading.Event()  # of this process: save a checkpoint and end
 
-_KINDS = {
-    int: "a positive integer",
-    float: "a positive number",
-    str: "text",
-    bool: "true or false",
-    type(None): "none",
-}
+_KINDS = {int: "a positive integer", float: "a positive number", str: "text", bool: "true or false", type(None): "none"}
 
 
 class ExperimentError(InputError):

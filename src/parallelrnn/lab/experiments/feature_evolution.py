@@ -27,10 +27,5 @@ def cells() -> list[FeatureEvolutionConfig]:
 
 
 EXPERIMENT = Experiment(
-    name="feature-evolution",
-    config=FeatureEvolutionConfig,
-    cells=cells,
-    run=pmnist.run,
-    replicates=1,
-    shorter=True,
+    name="feature-evolution", config=FeatureEvolutionConfig, cells=cells, run=pmnist.run, replicates=1, shorter=True
 )

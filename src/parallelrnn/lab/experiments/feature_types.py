@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from torch import nn
 
 from parallelrnn.interpret.features import features_of_blocks
@@ -27,8 +29,7 @@ def first_layer_features(network: nn.Module) -> list[tuple[str, float, float]]:
 
 def total(types: dict[str, Types]) -> Types:
     """Return the counts over all layers and gates."""
-    summed: Types = {}
+    summed: Counter[str] = Counter()
     for counts in types.values():
-        for label, count in counts.items():
-            summed[label] = summed.get(label, 0) + count
+        summed.update(counts)
     return summed

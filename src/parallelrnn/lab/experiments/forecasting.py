@@ -19,7 +19,7 @@ from parallelrnn.forecast.evaluation import NLinear
 from parallelrnn.lab.datasets import Table, load_table
 from parallelrnn.lab.experiments.experiment import Experiment, ExperimentError, Outcome, Workspace, reset_unused
 from parallelrnn.lab.experiments.feature_types import first_layer_features, types_of
-from parallelrnn.lab.experiments.models import MODELS, RECURRENT, Recurrent, Transformer, count_parameters
+from parallelrnn.lab.experiments.models import MODELS, RECURRENT, Transformer, count_parameters, make_recurrent
 from parallelrnn.lab.experiments.models import TRANSFORMERS as TRANSFORMER_MODELS
 from parallelrnn.lab.experiments.supervised import Subset, fit, regression_errors
 
@@ -64,9 +64,8 @@ class ForecastingConfig:
     def without_unused(self) -> ForecastingConfig:
         """Return the configuration with defaults for what its model does not use; baselines use the look-back alone."""
         if self.model in BASELINES and self.model != "NLinear":
-            return ForecastingConfig(
-                dataset=self.dataset, horizon=self.horizon, model=self.model, lookback=self.lookback
-            )
+            used = {name: getattr(self, name) for name in ("dataset", "horizon", "model", "lookback")}
+            return ForecastingConfig(**used)
         unused: tuple[str, ...] = () if self.model in TRANSFORMER_MODELS else ("d_model", "num_heads", "num_states")
         unused += () if self.model in RECURRENT else ("hidden_size", "num_layers")
         unused += () if self.model in RECURRENT and self.model.startswith("Para") else ("block_size",)
@@ -128,14 +127,7 @@ def _network(config: ForecastingConfig, channels: int, seed: int) -> nn.Module:
     if config.model == "NLinear":
         return Linear(config.lookback, config.horizon)
     if config.model in RECURRENT:
-        return Recurrent(
-            config.model,
-            *sizes,
-            hidden_size=config.hidden_size,
-            num_layers=config.num_layers,
-            block_size=config.block_size,
-            seed=seed,
-        )
+        return make_recurrent(config, *sizes, seed)
     sizes_by_horizon = dict(zip(HORIZONS[config.dataset], TRANSFORMERS[config.dataset], strict=True))
     if config.horizon not in sizes_by_horizon:
         horizons = ", ".join(map(str, sizes_by_horizon))

@@ -6,6 +6,8 @@ linear map to the outputs follow both.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -61,6 +63,12 @@ class Recurrent(nn.Module):
         last = final[0] if isinstance(final, tuple) else final  # an LSTM also returns its cell state
         output: Tensor = self.read_out(self.aggregate(last[-1]))
         return output
+
+
+def make_recurrent(config: Any, input_size: int, output_size: int, seed: int) -> Recurrent:
+    """Return the recurrent network that a configuration describes."""
+    sizes = {name: getattr(config, name) for name in ("hidden_size", "num_layers", "block_size")}
+    return Recurrent(config.model, input_size, output_size, seed=seed, **sizes)
 
 
 class Transformer(nn.Module):

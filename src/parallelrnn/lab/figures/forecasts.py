@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -108,10 +109,9 @@ def _draw_types(groups: Sequence[CellRuns]) -> Figure:
 
 def _type_bar(ax: Axes, place: int, groups: Sequence[CellRuns]) -> list[str]:
     """Draw the shares of types over data sets, horizons, layers and gates in one bar; return the types."""
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     for run in (run for group in groups for run in group.runs):
-        for label, count in total(run.result["details"]["features"]).items():
-            counts[label] = counts.get(label, 0) + count
+        counts.update(total(run.result["details"]["features"]))
     left = 0.0
     for label in sorted(counts, key=type_order):
         colour, hatch = TYPES.get(label, OTHER_TYPES)
