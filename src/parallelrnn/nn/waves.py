@@ -167,5 +167,4 @@ def _to_log_rate(half_lives: Sequence[float]) -> Tensor:
 def _log_spaced(least: float, most: float, count: int) -> list[float]:
     """Return log-spaced numbers, computed on the CPU whatever the default device."""
     exponents = math.log10(least), math.log10(most)
-    spaced: list[float] = torch.logspace(*exponents, count, dtype=torch.float64, device="cpu").tolist()
-    return spaced
+    return torch.logspace(*exponents, count, dtype=torch.float64, device="cpu").tolist()
