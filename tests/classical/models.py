@@ -41,16 +41,6 @@ def check_likelihood(likelihood: Any, params: Array, terms: Callable[[Array], Ar
     np.testing.assert_allclose(hessian / scale, numeric / scale, atol=1e-5)  # eps^(1/2), and what second ones lose
 
 
-class _Conditional:
-    """A state that is known but for the first error."""
-
-    def update(self: Any, params: Any, **more: Any) -> None:
-        super().update(params, **more)  # type: ignore[misc]
-        selection = self["selection"]
-        start = selection @ self["state_cov"] @ selection.T
-        self.ssm.initialize_known(np.zeros(self.k_states), start)
-
-
 class _ConditionalARMA(SARIMAX):  # type: ignore[misc]
     """After p values that are given, with no errors before."""
 
@@ -73,11 +63,16 @@ def conditional_arma(series: Array, p: int, q: int, given: int) -> _ConditionalA
     return model
 
 
-class ConditionalVARMA(_Conditional, VARMAX):  # type: ignore[misc]
-    """A model without mean; parameters go by name."""
+class ConditionalVARMA(VARMAX):  # type: ignore[misc]
+    """A model without mean, and a state that is known but for the first error; parameters go by name."""
 
     def __init__(self, series: Array, p: int, q: int) -> None:
         super().__init__(series, order=(p, q), trend="n", enforce_stationarity=False, enforce_invertibility=False)
+
+    def update(self, params: Any, **more: Any) -> None:
+        super().update(params, **more)
+        selection = self["selection"]
+        self.ssm.initialize_known(np.zeros(self.k_states), selection @ self["state_cov"] @ selection.T)
 
     def vector(self, ar: Array, ma: Array) -> Array:
         """Coefficients as statsmodels orders them, with errors of variance one."""

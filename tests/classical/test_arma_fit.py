@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.optimize import check_grad
+from scipy.optimize import check_grad, least_squares
 from statsmodels.datasets import macrodata, nile, sunspots
 from statsmodels.tsa.arima.model import ARIMA
 from statsmodels.tsa.arima_process import ArmaProcess
@@ -78,8 +78,6 @@ def test_it_finds_the_maximum_from_its_own_starts() -> None:
     series, p, q = series_of("ARMA(2, 2), a long wave")
     fitted = ARMA(p, q).fit(series)
     problem = OneStepErrors((series - series.mean()) / series.std(), p, q, True)
-    from scipy.optimize import least_squares
-
     random = np.random.default_rng(0)
     best = min(
         least_squares(problem.errors, random.normal(size=5) * [0.1, 1, 1, 1, 1], problem.jacobian, method="lm").cost
@@ -160,10 +158,7 @@ def test_estimates_at_the_edge_have_no_standard_errors() -> None:
         fitted = ARMA(0, 1).fit(series)
     assert fitted.coefficients.ma[0] == pytest.approx(-1, abs=1e-4)
     assert np.isnan(fitted.standard_errors).all()
-
-
-def test_a_unit_root_is_reported() -> None:
-    with pytest.warns(UserWarning, match="did not converge"):
+    with pytest.warns(UserWarning, match="did not converge"):  # a unit root
         ARMA(1, 0).fit(np.arange(9.0))
 
 

@@ -109,17 +109,8 @@ def test_the_time_before_the_first_error_is_that_of_arch(steps: int) -> None:
 
 
 def test_a_state_is_found_for_a_layer_in_other_coordinates() -> None:
-    layer, moved = (
-        from_garch(0.1, [0.1, 0.05], [0.5, 0.2]),
-        ParaRNN(
-            1,
-            2,
-            nonlinearity="linear",
-            block_size=2,
-            aggregate=torch.nn.Linear(2, 1, dtype=torch.float64),
-            dtype=torch.float64,
-        ),
-    )
+    layer, aggregate = from_garch(0.1, [0.1, 0.05], [0.5, 0.2]), torch.nn.Linear(2, 1, dtype=torch.float64)
+    moved = ParaRNN(1, 2, nonlinearity="linear", block_size=2, aggregate=aggregate, dtype=torch.float64)
     turn = torch.tensor([[2.0, 1.0], [-1.0, 0.5]], dtype=torch.float64)
     (block,), (target,) = layer.recurrent_blocks(), moved.recurrent_blocks()
     with torch.no_grad():  # s' = turn s, and an output of which a part is in the aggregate's bias
@@ -128,8 +119,7 @@ def test_a_state_is_found_for_a_layer_in_other_coordinates() -> None:
         moved.aggregate.weight.copy_(layer.aggregate.weight @ turn.inverse())
         moved.aggregate.bias.fill_(0.05)
         rest = torch.linalg.lstsq(moved.aggregate.weight, torch.tensor([[-0.05]], dtype=torch.float64)).solution[:, 0]
-        shifted = turn @ (layer.bias_ih_l0 + layer.bias_hh_l0) + rest - target.matrix @ rest
-        moved.bias_ih_l0.copy_(shifted)
+        moved.bias_ih_l0.copy_(turn @ (layer.bias_ih_l0 + layer.bias_hh_l0) + rest - target.matrix @ rest)
         moved.bias_hh_l0.zero_()
     errors = market("nasdaq")
     np.testing.assert_allclose(variance_path(moved, errors), variance_path(layer, errors), rtol=1e-10)

@@ -73,8 +73,7 @@ def test_instances_and_columns_are_series_of_one_model() -> None:
     parts = {"b": hours(300, 1), "a": hours(280, 2)}
     long = pd.concat([pd.DataFrame({"unique_id": key, "ds": y.index, "y": y}) for key, y in parts.items()])
     expected = Forecaster(3, **QUICK).fit(long).predict(level=[80])
-    panel = pd.concat({key: y.to_frame() for key, y in parts.items()}, names=["place", "when"])
-    forecaster = ParaForecaster(**QUICK).fit(panel, fh=[1, 2, 3])
+    forecaster = ParaForecaster(**QUICK).fit(panel(**parts), fh=[1, 2, 3])
     found = forecaster.predict()
     assert found.index.names == ["place", "when"]
     for key in parts:
@@ -216,19 +215,14 @@ def test_an_explanation_is_of_the_newest_data() -> None:
     np.testing.assert_array_equal(components["yhat"], forecaster.predict())
 
 
-def test_an_update_after_all_times_have_come_is_refused() -> None:
-    y = hours(300)
-    forecaster = ParaForecaster(**QUICK).fit(y[:290], fh=ForecastingHorizon(y.index[290:293], is_relative=False))
-    with pytest.raises(NotImplementedError, match="in-sample"):
-        forecaster.update(y[290:])
-
-
-def test_what_has_come_is_not_forecast() -> None:
+def test_what_has_come_is_not_forecast_and_not_fitted_for() -> None:
     y = hours(300)
     forecaster = ParaForecaster(**QUICK).fit(y[:290], fh=ForecastingHorizon(y.index[290:293], is_relative=False))
     forecaster.update(y[290:], update_params=False)
     with pytest.raises(NotImplementedError, match="can not perform in-sample prediction"):
         forecaster.predict()
+    with pytest.raises(NotImplementedError, match="in-sample"):
+        forecaster.update(y[290:])
 
 
 def test_periods_come_back_as_periods_and_it_explains_itself() -> None:

@@ -42,6 +42,16 @@ def planted(*waves: tuple[float, float]) -> ParaRNN:
     return predictor(loop, np.full((len(loop), 1), 0.3), np.array([[1.0, 0.0] * len(waves)]))
 
 
+def scalar(recurrent: float, entering: float = 0.0, bias: float = 0.0, **options: Any) -> ParaRNN:
+    """One unit, h' = act(recurrent h + entering x + bias), whose output is h."""
+    layer = ParaRNN(1, 1, block_size=1, aggregate=nn.Linear(1, 1, bias=False), **options)
+    values = {"weight_hh_l0": recurrent, "weight_ih_l0": entering, "bias_ih_l0": bias, "aggregate.weight": 1.0}
+    with torch.no_grad():
+        for name, parameter in layer.named_parameters():
+            parameter.fill_(values.get(name, 0.0))
+    return layer
+
+
 def make(cls: Any, inputs: int = 2, units: int = 6, **options: Any) -> Any:
     """A layer in double precision with weights that are the same at every call."""
     torch.manual_seed(0)

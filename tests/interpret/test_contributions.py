@@ -157,11 +157,7 @@ def test_shares_are_in_the_table() -> None:
     [
         (lambda: contributions(nn.Linear(3, 8), data(5, 4)), ArgumentTypeError, {"got": "Linear"}),
         (lambda: contributions(make(ParaRNN), data(5, 4) * math.nan), InputError, {}),
-        (
-            lambda: contributions(make(ParaRNN), torch.zeros(5, 4, 7)),
-            ArgumentError,
-            {"argument": "x", "got": (5, 4, 7)},
-        ),
+        (lambda: contributions(make(ParaRNN), torch.zeros(5, 4, 7)), ArgumentError, {"got": (5, 4, 7)}),
         (lambda: contributions(make(ParaRNN), pack_sequence([data(5), data(3)])), ArgumentTypeError, {"argument": "x"}),
         (lambda: contributions(make(ParaRNN), data(1, 1)).shares(), NoVariationError, {}),
         (lambda: recurrence_features(make(ParaRNN), data(1, 1)), NoVariationError, {}),

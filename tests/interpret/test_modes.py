@@ -16,13 +16,23 @@ from torch import nn
 from parallelrnn import ParaGRU, ParaLSTM, ParaRNN, WaveDecoder, forecast_modes, recurrence_features
 from parallelrnn.errors import ArgumentError, ArgumentTypeError, InputError
 from parallelrnn.interpret.freerun import Ending, FreeRun, GrowingForecastsError, NoFixedPointError, NoFreeRunError
-from tests.interpret.models import forecasting, predictor, spectrum
+from tests.interpret.models import forecasting, predictor, scalar, spectrum
 from tests.support import raises
 
 Array = NDArray[np.float64]
 
 
 STABLE = st.floats(-0.95, 0.95)
+
+
+def own_forecast(layer: ParaRNN, x: torch.Tensor, steps: int) -> Array:
+    """The forecast (H, ...) of a layer that is fed its own output."""
+    values, state = layer(x)
+    values, forecast = values[-1:], []
+    for _ in range(steps):
+        forecast.append(values[0].detach().numpy())
+        values, state = layer(values, state)
+    return np.stack(forecast)
 
 
 @settings(max_examples=30, deadline=None)
@@ -69,17 +79,12 @@ def test_parts_of_a_linear_forecast_sum_to_it() -> None:
     x = torch.randn(30, 3, 2, dtype=torch.float64)
     modes = forecast_modes(layer, x=x, horizon=12)
     assert sum(mode.share for mode in modes) == pytest.approx(1)
-    forecasts, (values, state) = [], layer(x)
-    values = values[-1:]
-    for _ in range(12):
-        forecasts.append(values[0].detach())
-        values, state = layer(values, state)
-    forecast = torch.stack(forecasts)  # (H, B, C)
+    forecast = own_forecast(layer, x, 12)  # (H, B, C)
     np.testing.assert_allclose(modes.level + sum(mode.part for mode in modes), forecast, atol=1e-12)
     # Every forecast obeys the recurrence whose characteristic roots are the modes.
     roots = [v for m in modes for v in ({m.eigenvalue, m.eigenvalue.conjugate()} if m.kind == "C" else {m.eigenvalue})]
     polynomial = np.real(np.poly([*roots, 1.0]))  # and the constant part
-    applied = np.apply_along_axis(lambda series: np.convolve(series, polynomial, "valid"), 0, forecast.numpy())
+    applied = np.apply_along_axis(lambda series: np.convolve(series, polynomial, "valid"), 0, forecast)
     assert abs(applied).max() < 1e-9 * abs(polynomial).max()
     assert len(roots) == 8
 
@@ -169,12 +174,6 @@ def test_a_model_has_to_output_its_next_input() -> None:
         forecast_modes(ParaRNN(3, 6))
 
 
-def test_a_forecast_that_does_not_vary_has_no_shares() -> None:
-    modes = forecast_modes(halving(), x=torch.zeros(4, 1, 1))
-    assert not modes.has_shares
-    assert len(modes) == 2
-
-
 def test_a_random_walk_with_drift_has_a_trend_for_a_mode() -> None:
     """An eigenvalue 1 and a bias: no fixed point; level and parts are still the model's own forecast."""
     layer = ParaRNN(1, 2, nonlinearity="linear", block_size=2, aggregate=nn.Linear(2, 1)).double()
@@ -185,12 +184,8 @@ def test_a_random_walk_with_drift_has_a_trend_for_a_mode() -> None:
         layer.aggregate.bias.fill_(0.1)
     x = torch.tensor([[1.0], [2.0], [3.0]], dtype=torch.float64)
     modes = forecast_modes(layer, x=x, horizon=50)
-    values, state = layer(x)
-    forecast, last = [], values[-1:]
-    for _ in range(50):
-        forecast.append(last[0].detach().numpy())
-        last, state = layer(last, state)
-    np.testing.assert_allclose(modes.level + sum(mode.part[:, 0] for mode in modes), forecast, atol=1e-10)
+    parts = modes.level + sum(mode.part[:, 0] for mode in modes)
+    np.testing.assert_allclose(parts, own_forecast(layer, x, 50), atol=1e-10)
     trend = max(modes, key=lambda mode: mode.share)
     assert (trend.label, trend.modulus) == ("R-2", 1.0)
     assert trend.share == pytest.approx(1, abs=0.05)
@@ -199,35 +194,18 @@ def test_a_random_walk_with_drift_has_a_trend_for_a_mode() -> None:
 @pytest.mark.parametrize("weights", [(0.9, 0.1), (0.7, 0.3)])
 def test_a_drift_is_not_lost_to_rounding(weights: tuple[float, float]) -> None:
     """In float32 0.9 + 0.1 is 1 - 2e-8, which has a fixed point, millions away."""
-    layer = ParaRNN(1, 1, nonlinearity="linear", block_size=1, aggregate=nn.Linear(1, 1, bias=False))
-    with torch.no_grad():
-        layer.weight_hh_l0.fill_(weights[0])
-        layer.weight_ih_l0.fill_(weights[1])
-        layer.aggregate.weight.fill_(1.0)
-        layer.bias_ih_l0.fill_(0.1)
-        layer.bias_hh_l0.fill_(0.0)
+    layer = scalar(*weights, bias=0.1, nonlinearity="linear")
     x = torch.randn(30, 1, generator=torch.Generator().manual_seed(0))
     found = forecast_modes(layer, x=x, horizon=50)
     assert [mode.label for mode in found] == ["R-2"]
-    run = FreeRun(layer, None)
-    state, expected = run.after(x), []
-    for _ in range(50):
-        expected.append(float(run.output(state)))
-        state = run.step(state)
-    parts = sum(mode.part[:, 0, 0] for mode in found)
+    parts = found.level + sum(mode.part[:, 0] for mode in found)
     # Each of 50 steps may be off by the rounding of the weights.
-    np.testing.assert_allclose(parts + found.level[0], expected, atol=50 * 50 * 1.2e-7)
+    np.testing.assert_allclose(parts, own_forecast(layer.double(), x.double(), 50), atol=50 * 50 * 1.2e-7)
     assert found[0].share == pytest.approx(1)
 
 
 def test_forecasts_that_explode_have_shares_as_long_as_they_are_numbers() -> None:
-    layer = ParaRNN(
-        1, 1, nonlinearity="linear", block_size=1, bias=False, aggregate=nn.Linear(1, 1), dtype=torch.float64
-    )
-    with torch.no_grad():
-        layer.weight_hh_l0.fill_(1.0)
-        layer.weight_ih_l0.fill_(0.5)
-        layer.aggregate.weight.fill_(1.0)
+    layer = scalar(1.0, 0.5, nonlinearity="linear").double()
     x = torch.ones(5, 1, dtype=torch.float64)
     assert forecast_modes(layer, x=x, horizon=1000)[0].share == pytest.approx(1)
     assert math.isnan(forecast_modes(layer, x=x, horizon=3000)[0].share)
@@ -235,11 +213,7 @@ def test_forecasts_that_explode_have_shares_as_long_as_they_are_numbers() -> Non
 
 def test_shares_need_all_forecasts_to_end_at_the_fixed_point() -> None:
     """h' = tanh(2 h) rests at +0.957 and at -0.957: two sequences that end there have no common expansion."""
-    layer = ParaRNN(1, 1, block_size=1, bias=False, aggregate=nn.Linear(1, 1, bias=False), dtype=torch.float64)
-    with torch.no_grad():
-        layer.weight_hh_l0.fill_(1.0)
-        layer.weight_ih_l0.fill_(1.0)
-        layer.aggregate.weight.fill_(1.0)
+    layer = scalar(1.0, 1.0).double()
     up, down = torch.full((20, 1, 1), 0.5), torch.full((20, 1, 1), -0.5)
     assert forecast_modes(layer, x=up).has_shares
     assert not forecast_modes(layer, x=torch.cat([up, down], 1)).has_shares
@@ -275,12 +249,7 @@ def test_the_fixed_point_is_one_that_forecasts_can_reach() -> None:
 
 def test_modes_of_where_forecasts_do_not_lead_have_no_shares() -> None:
     """A stable fixed point beside an alternation that forecasts after these data keep to."""
-    layer = ParaRNN(1, 1, bias=True, block_size=1, aggregate=nn.Linear(1, 1)).double()
-    with torch.no_grad():
-        for parameter in layer.parameters():
-            parameter.zero_()
-        layer.weight_hh_l0.fill_(-3.0)  # h = tanh(-3 h): rest at 0 repels, and forecasts alternate
-        layer.aggregate.weight.fill_(1.0)
+    layer = scalar(-3.0).double()  # h = tanh(-3 h): rest at 0 repels, and forecasts alternate
     modes = forecast_modes(layer, x=torch.ones(3, 1, 1))
     assert not modes.has_shares
     assert modes.cycle.period == pytest.approx(2, rel=1e-2)
@@ -295,8 +264,10 @@ def test_a_model_whose_forecasts_grow_has_no_fixed_point() -> None:
         forecast_modes(layer)
 
 
-def test_a_linearisation_that_grows_has_no_shares() -> None:
-    """Its forecast leaves the fixed point for a cycle, which a sum of growing waves is not."""
+def test_forecasts_that_do_not_vary_or_leave_the_fixed_point_have_no_shares() -> None:
+    """What grows leaves the fixed point for a cycle, which a sum of growing waves is not."""
+    constant = forecast_modes(halving(), x=torch.zeros(4, 1, 1))
+    assert (len(constant), constant.has_shares) == (2, False)
     layer = forecasting(ParaRNN)
     with torch.no_grad():
         layer.weight_hh_l0.mul_(6)

@@ -63,11 +63,17 @@ def test_the_disk_has_every_eigenvalue_its_area_by_share() -> None:
     assert forecast_modes(layer()).plot(other) is other
 
 
-def test_curves_are_powers_of_the_eigenvalue() -> None:
+def test_curves_are_powers_of_the_eigenvalue_or_corners_of_powers() -> None:
     rows = recurrence_features(layer()).most_important(3)
     ax = plots.plot_curves(rows, lags=10)
     for line, row in zip(ax.lines[1:], rows, strict=True):
         np.testing.assert_allclose(line.get_ydata(), [(row.eigenvalue**lag).real for lag in range(11)], atol=1e-12)
+    jordan = 0.8 * np.eye(3) + np.eye(3, k=1)
+    (feature,) = recurrence_features(jordan)
+    assert feature.label == "R-3"
+    (curve,) = (line.get_ydata() for line in plots.plot_curves([feature], lags=20).lines[1:])
+    corner = np.array([np.linalg.matrix_power(jordan, lag)[0, 2] for lag in range(21)])
+    np.testing.assert_allclose(curve, corner / corner.max(), atol=1e-6)
 
 
 def test_counts_fill_a_bar_for_each_model() -> None:
@@ -119,15 +125,6 @@ def test_without_the_extra_an_error_says_what_to_install(monkeypatch: pytest.Mon
         features.to_frame()
     with raises(MissingPackageError, "matplotlib", "parallelrnn[plot]"):
         features.plot()
-
-
-def test_curves_of_higher_order_are_corners_of_powers() -> None:
-    jordan = 0.8 * np.eye(3) + np.eye(3, k=1)
-    (feature,) = recurrence_features(jordan)
-    assert feature.label == "R-3"
-    (curve,) = (line.get_ydata() for line in plots.plot_curves([feature], lags=20).lines[1:])
-    corner = np.array([np.linalg.matrix_power(jordan, lag)[0, 2] for lag in range(21)])
-    np.testing.assert_allclose(curve, corner / corner.max(), atol=1e-6)
 
 
 def test_contributions_of_a_batch_first_layer_are_drawn_over_time() -> None:

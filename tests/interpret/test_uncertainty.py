@@ -186,16 +186,6 @@ def test_intervals_are_not_cut_off_where_matching_is() -> None:
     assert found.half_life.high == pytest.approx(8.55 * np.exp(width))
 
 
-def test_gates_are_not_matched_with_each_other() -> None:
-    tables = []
-    for seed in range(4):
-        torch.manual_seed(seed)
-        tables.append(recurrence_features(ParaGRU(1, 4)))
-    found = match_fits(tables, furthest=1.0)
-    assert all(len({row.gate for row in one.rows}) == 1 for one in found)
-    assert {"layer", "direction", "gate"} < set(found.display().columns)
-
-
 def test_shares_that_are_not_known_everywhere() -> None:
     layer = ParaRNN(1, 2, nonlinearity="linear", aggregate=nn.Linear(2, 1), dtype=torch.float64).double()
     x = torch.randn(50, 1)
@@ -221,8 +211,10 @@ def test_a_gate_is_matched_with_itself_though_another_is_nearer() -> None:
             [RecurrentBlock(0, "forward", gate, 0, [[v]]) for gate, v in (("new", first), ("reset", second))]
         )
 
-    found = match_fits([gates(0.50, 0.52), gates(0.53, 0.49)])
+    found = match_fits([gates(0.50, 0.52), gates(0.53, 0.49)], furthest=1.0)
     assert [one.frequency for one in found] == [1, 1]
+    assert all(len({row.gate for row in one.rows}) == 1 for one in found)
+    assert {"layer", "direction", "gate"} < set(found.display().columns)
 
 
 def test_levels_are_the_same_on_both_sides_of_one() -> None:

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch.func import functional_call
 
 from parallelrnn.classical.arma import ArmaCoefficients, from_arma
-from parallelrnn.classical.estimation import ClassicalFit
+from parallelrnn.classical.estimation import ClassicalFit, one_series
 from parallelrnn.classical.innovations import Innovations
 from parallelrnn.errors import ArgumentError, InputError, check_integer, check_number
 from parallelrnn.interpret.display import Display, Summary
@@ -68,23 +68,17 @@ class ARMA:
         units = np.concatenate([np.full(int(self.mean), scale), np.ones(self.p + self.q)])
         unknown = np.full((len(units), len(units)), np.nan)
         inverse = _inverse(problem.curvature(ar, ma, shift), ar, ma) if best.success else unknown
-        covariance = variance * inverse * np.outer(units, units)
-        coefficients = ArmaCoefficients(ar, ma, middle + scale * shift)
         return ArmaFit(
-            coefficients=coefficients,
+            coefficients=ArmaCoefficients(ar, ma, middle + scale * shift),
             has_mean=self.mean,
             variance=variance * scale**2,
-            covariance=covariance,
+            covariance=variance * inverse * np.outer(units, units),
             errors=errors * scale,
             series=series,
         )
 
     def _checked(self, y: ArrayLike, given: int | None) -> Array:
-        series = np.asarray(np.ma.filled(np.ma.asarray(y, dtype=np.float64), np.nan))
-        if series.ndim == 2 and series.shape[1] == 1:
-            series = series[:, 0]
-        if series.ndim != 1:
-            raise ArgumentError(argument="y", expected="one series (T,)", got=series.shape)
+        series = one_series("y", np.ma.filled(np.ma.asarray(y, dtype=np.float64), np.nan))
         wrong = np.flatnonzero(~np.isfinite(series))
         if len(wrong):
             problem = f"{len(wrong)} values are not finite, the first at position {wrong[0]}"
@@ -271,21 +265,15 @@ class OneStepErrors:
 
     def starts(self) -> Iterator[Array]:
         """Yield the estimate of Hannan and Rissanen, a regression on errors of a long autoregression, shrunk thrice."""
-        ar, ma = self._regressed()
-        for factor in (0.95, 0.5, 0.0):
-            free = [np.zeros(int(self.mean)), to_partials(ar, factor), to_partials(-ma, factor)]
-            yield np.concatenate(free)
-
-    def _regressed(self) -> tuple[Array, Array]:
         series = self.series - self.series.mean() * self.mean
-        lags = min(len(series) // 4, max(2 * (self.p + self.q), round(math.log(len(series)) ** 2)))
         errors = np.zeros_like(series)
         if self.q:
-            past = _lagged(series, lags)
+            past = _lagged(series, min(len(series) // 4, max(2 * (self.p + self.q), round(math.log(len(series)) ** 2))))
             errors = series - past @ np.linalg.lstsq(past, series, rcond=None)[0]
         past = np.concatenate([_lagged(series, self.p), _lagged(errors, self.q)], axis=1)
-        coefficients = np.linalg.lstsq(past, series, rcond=None)[0]
-        return coefficients[: self.p], coefficients[self.p :]
+        ar, ma = np.split(np.linalg.lstsq(past, series, rcond=None)[0], [self.p])
+        for factor in (0.95, 0.5, 0.0):
+            yield np.concatenate([np.zeros(int(self.mean)), to_partials(ar, factor), to_partials(-ma, factor)])
 
     def _split(self, free: Array) -> tuple[float, Array, Array]:
         mean, ar, ma = self._columns(free)

@@ -10,10 +10,10 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from parallelrnn.errors import InputError
+from parallelrnn.errors import ArgumentError, InputError
 from parallelrnn.interpret import Features, ForecastModes, forecast_modes, recurrence_features
 from parallelrnn.interpret.display import Display, Summary
 from parallelrnn.kernels import Weights, recurrence
@@ -121,6 +121,14 @@ class VolatilityFit(ClassicalFit):
         return Display(title, ("", "estimate", "standard error", "2.5 %", "97.5 %"), rows, (fit, *notes)).text()
 
 
+def one_series(argument: str, values: ArrayLike) -> Array:
+    """Return a series (T,), which may be given as one column."""
+    series = np.asarray(values, dtype=np.float64)
+    if series.ndim != 1 and series.shape[1:] != (1,):
+        raise ArgumentError(argument=argument, expected="one series (T,)", got=series.shape)
+    return series.reshape(-1)
+
+
 def check_returns(returns: Array, least: int) -> None:
     """Raise if returns (T, n) are missing, constant or collinear, or if there are fewer than `least`."""
     wrong = np.flatnonzero(~np.isfinite(returns).all(axis=1))
@@ -212,7 +220,8 @@ class Likelihood(ABC):
         recurrence, mean = self.model(params)
         *of_weights, of_mean = torch.autograd.functional.jacobian(self._flat_model, params, create_graph=True)
         errors = self.returns - mean
-        x, of_x = self._products(errors), self._changes(errors, -of_mean)
+        x, left, right = self._products(errors), errors[:, self.rows, None], errors[:, self.columns, None]  # (T, m, 1)
+        of_x = left * -of_mean[self.columns] + -of_mean[self.rows] * right  # (T, m, k)
         states = recurrence.states(x)
         slopes = recurrence.slopes(states, x, LinearRecurrence(*of_weights), of_x)[:-1]  # (T, k, d)
         now, seen = states[:-1], (self.returns - mean).requires_grad_()  # a copy of the errors, separate from x
@@ -232,7 +241,8 @@ class Likelihood(ABC):
         best_starts = [min(group, key=lambda start: self._cost(start)[0]) for group in self.starts()]
         results = [search(start, _FIRST_ITERATIONS) for start in best_starts]
         best = search(min(results, key=lambda result: float(result.fun)).x, _LAST_ITERATIONS)
-        if self._remaining_slope(best.x, best.jac) > _FLAT_SLOPE:
+        low, high = np.array(self.bounds).T
+        if abs(best.x - np.clip(best.x - best.jac, low, high)).max() > _FLAT_SLOPE:  # where the bounds allow to go on
             warnings.warn(
                 "the search for the most likely parameters did not converge: the data may call for variances that "
                 "never forget their start, or for a smaller model; treat the estimates with caution",
@@ -260,11 +270,6 @@ class Likelihood(ABC):
         """Return vech(e e'), (T, m), for errors (T, C)."""
         return errors[:, self.rows] * errors[:, self.columns]
 
-    def _changes(self, errors: Tensor, of_errors: Tensor) -> Tensor:
-        """Return the derivatives (T, m, k) of the products, given those (C, k) of the errors at every step."""
-        left, right = errors[:, self.rows, None], errors[:, self.columns, None]  # (T, m, 1)
-        return left * of_errors[self.columns] + of_errors[self.rows] * right
-
     def _flat_model(self, params: Tensor) -> tuple[Tensor, ...]:
         recurrence, mean = self.model(params)
         return (*recurrence, mean)
@@ -278,8 +283,3 @@ class Likelihood(ABC):
             return _INFEASIBLE_COST, np.zeros_like(free)
         (slope,) = torch.autograd.grad(cost, point)
         return cost.item(), slope.numpy()
-
-    def _remaining_slope(self, free: Array, slope: Array) -> float:
-        """Return the largest slope in a direction that the bounds allow."""
-        low, high = np.array(self.bounds).T
-        return float(abs(free - np.clip(free - slope, low, high)).max())

@@ -26,6 +26,7 @@ from parallelrnn.classical.estimation import (
     LinearRecurrence,
     VolatilityFit,
     check_returns,
+    one_series,
 )
 from parallelrnn.classical.innovations import Innovations, spectral_radius
 from parallelrnn.errors import ArgumentError, InputError, check_integer, check_number
@@ -234,7 +235,8 @@ class GARCH:
         The search is over omega > 0 and alpha, beta >= 0 with a sum below one, from several starts, on returns scaled
         to variance one. Standard errors are robust to returns that are not Gaussian.
         """
-        series = self._checked(returns)
+        series = one_series("returns", returns)
+        check_returns(series[:, None], RETURNS_PER_PARAMETER * (self.mean + 1 + self.p + self.q))
         middle = float(series.mean()) * self.mean
         scale = float(np.sqrt(np.mean((series - middle) ** 2)))
         likelihood = _GarchLikelihood((series - middle) / scale, self.p, self.q, self.mean)
@@ -249,15 +251,6 @@ class GARCH:
             level=likelihood.level * scale**2,
             returns=series,
         )
-
-    def _checked(self, returns: ArrayLike) -> Array:
-        series = np.asarray(returns, dtype=np.float64)
-        if series.ndim == 2 and series.shape[1] == 1:
-            series = series[:, 0]
-        if series.ndim != 1:
-            raise ArgumentError(argument="returns", expected="one series (T,)", got=series.shape)
-        check_returns(series[:, None], RETURNS_PER_PARAMETER * (self.mean + 1 + self.p + self.q))
-        return series
 
 
 @dataclass(frozen=True, kw_only=True)

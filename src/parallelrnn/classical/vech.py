@@ -237,7 +237,11 @@ class VechGARCH:
         determine, make the first entries positive. If volatility hardly moves, the likelihood has several maxima, and
         the best one found may not be the highest. Standard errors are robust to returns that are not Gaussian.
         """
-        series = self._checked(returns)
+        series = np.asarray(returns, dtype=np.float64)
+        if series.ndim != 2 or not series.shape[1]:
+            raise ArgumentError(argument="returns", expected="(T, n), one column per series", got=series.shape)
+        size = series.shape[1]
+        check_returns(series, RETURNS_PER_PARAMETER * (size * self.mean + size * (size + 1) // 2 + 2 * size**2))
         middle = series.mean(0) * self.mean
         scale = np.sqrt(((series - middle) ** 2).mean(0))
         likelihood = _BekkLikelihood((series - middle) / scale, self.mean)
@@ -257,14 +261,6 @@ class VechGARCH:
             level=likelihood.level * np.outer(scale, scale),
             returns=series,
         )
-
-    def _checked(self, returns: ArrayLike) -> Array:
-        series = np.asarray(returns, dtype=np.float64)
-        if series.ndim != 2 or not series.shape[1]:
-            raise ArgumentError(argument="returns", expected="(T, n), one column per series", got=series.shape)
-        size = series.shape[1]
-        check_returns(series, RETURNS_PER_PARAMETER * (size * self.mean + size * (size + 1) // 2 + 2 * size**2))
-        return series
 
 
 @dataclass(frozen=True, kw_only=True)

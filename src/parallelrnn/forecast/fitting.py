@@ -102,11 +102,8 @@ def _train(
     """Train a network and prune its waves; return it with the losses of each epoch."""
     loss = pointwise(options.loss) if options.quantiles is None else pinball(tuple(options.quantiles))
     fabric = make_fabric(options.accelerator, options.devices, options.precision)
-    data, config, seed = (
-        (dataset, split.training, split.validation, loss),
-        options.trainer_config(),
-        options.random_state,
-    )
+    data, seed = (dataset, split.training, split.validation, loss), options.random_state
+    config = options.trainer_config()
     trainer = Trainer(network, *data, config, seed, fabric, checkpoint=checkpoint)
     trainer.resume()
     network = trainer.run(show_progress=options.progress)

@@ -323,8 +323,6 @@ def _reject_dates_as_integers(stamps: Stamps, name: Any, step: int) -> None:
             continue
         if pd.to_datetime(pd.Series(stamps).astype(str), format=form, errors="coerce").notna().all():
             problem = f"{series_prefix(name)}the integers {stamps[0]}, {stamps[1]}, ... look like dates ({example})"
-            hint, code = (
-                "convert them, or give {freq} if they count steps",
-                f"pd.to_datetime(df[time], format={form!r})",
-            )
+            hint = "convert them, or give {freq} if they count steps"
+            code = f"pd.to_datetime(df[time], format={form!r})"
             raise TimestampError(problem, argument="time_col", hint=hint, code=code)

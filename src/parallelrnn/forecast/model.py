@@ -102,16 +102,7 @@ class Network(nn.Module):
     def __init__(self, config: NetworkConfig) -> None:
         super().__init__()
         self.config = config
-        self.encoder = make_encoder(
-            config.cell,
-            config.channels + config.past + config.future,
-            config.hidden_size,
-            config.num_layers,
-            config.block_size,
-            config.lookback,
-            config.segment,
-            aggregate=None,
-        )
+        self.encoder = make_encoder(config, config.lookback, aggregate=None)
         self.gate = nn.Linear(config.hidden_size, config.hidden_size) if config.gate else None
         if self.gate is not None:
             nn.init.zeros_(self.gate.weight)
@@ -136,7 +127,10 @@ class Network(nn.Module):
 
     def encode(self, batch: Batch) -> EncodedWindows:
         """Read windows: return the last state, and what the decoder's output is scaled by and added to."""
-        past, effect = self._without_effects(batch)
+        past, effect = batch.past, torch.zeros_like(batch.target)
+        if self.effect is not None:
+            before, effect = self.effect(batch.future_exog).split([self.config.lookback, self.config.horizon], 1)
+            past = past - before
         level, scale = self._normalization(past, batch.valid)
         return EncodedWindows(self._state(batch, (past - level) / scale), level, scale, effect)
 
@@ -155,14 +149,6 @@ class Network(nn.Module):
             last = last * torch.sigmoid(self.gate(last))
         last = self.dropout(last)
         return torch.cat([last, batch.static], -1) if self.config.static else last
-
-    def _without_effects(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Return the past less the effects of covariates known ahead, and these effects in the future, (B, H, C)."""
-        if self.effect is None:
-            return batch.past, torch.zeros_like(batch.target)
-        effects: Tensor = self.effect(batch.future_exog)
-        before, after = effects.split([self.config.lookback, self.config.horizon], 1)
-        return batch.past - before, after
 
     def _normalization(self, past: Tensor, valid: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return the level (B, 1, C) that is taken off a window and given back, and its scale (B, 1, C)."""

@@ -14,7 +14,7 @@ from parallelrnn.forecast.decomposition import Explanation
 from parallelrnn.forecast.state import ForecasterState
 from parallelrnn.forecast.windows import WindowDataset
 from parallelrnn.interpret.colours import COLOURS
-from parallelrnn.interpret.display import optional
+from parallelrnn.interpret.display import count, optional
 from parallelrnn.interpret.report.page import page
 from parallelrnn.interpret.report.reading import Curve, Outlook, Reading
 from parallelrnn.io import write_text
@@ -105,22 +105,18 @@ def _times(state: ForecasterState, position: int, count: int) -> list[object]:
 def _about_model(state: ForecasterState) -> str:
     config = state.network.config
     parameters = sum(parameter.numel() for parameter in state.network.parameters())
-    blocks = _count(config.hidden_size // config.block_size, f"{config.cell} block")
+    blocks = count(config.hidden_size // config.block_size, f"{config.cell} block")
     decoder = "a linear decoder"
     if config.decoder == "waves":
-        decoder = f"a decoder of {_count(config.num_waves, 'wave')} and {_count(config.num_decays, 'decay')}"
+        decoder = f"a decoder of {count(config.num_waves, 'wave')} and {count(config.num_decays, 'decay')}"
     return f"Forecaster: {blocks} of size {config.block_size}, {decoder}, {parameters:,} parameters"
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
-
-
 def _about_data(state: ForecasterState) -> str:
-    config, step, count = state.network.config, state.grid.step, len(state.recent)
-    series = f"{count} series" if count > 1 else f"series {state.recent[0].name}"
+    config, step, total = state.network.config, state.grid.step, len(state.recent)
+    series = f"{total} series" if total > 1 else f"series {state.recent[0].name}"
     return (
         f"{series} with a step of {step.format(1)}; forecasts look back {step.format(config.lookback)} and ahead "
         f"{step.format(config.horizon)}"
-        + (f"; the first {_MAX_SERIES} series are shown" if count > _MAX_SERIES else "")
+        + (f"; the first {_MAX_SERIES} series are shown" if total > _MAX_SERIES else "")
     )

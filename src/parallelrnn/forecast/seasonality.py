@@ -120,8 +120,7 @@ def _power_without(values: Array, period: float, numbers: list[int]) -> Array:
     time = np.arange(steps)
     rest = values - _line_sum(values, np.ones(steps, dtype=bool), time, {period: numbers})
     rest = (rest - np.polyval(np.polyfit(time, rest, 1), time)) * np.hanning(steps + 2)[1:-1]
-    power: Array = np.asarray(abs(np.fft.rfft(rest)) ** 2, dtype=np.float64)
-    return power
+    return np.asarray(abs(np.fft.rfft(rest)) ** 2, dtype=np.float64)
 
 
 def _noise_at(place: float, power: Array) -> float:

@@ -61,8 +61,7 @@ class SeriesScaler:
     def transform(self, series: Series) -> Array:
         """Return the values of a series without cycles, with a variance of about one."""
         positions = series.position + np.arange(len(series.values))
-        scaled: Array = (series.values - self.cycles_at(positions) - self.mean) / self.scale
-        return scaled
+        return (series.values - self.cycles_at(positions) - self.mean) / self.scale
 
 
 @dataclass(frozen=True)

@@ -108,11 +108,10 @@ class ParaModel(BaseModel):  # type: ignore[misc]
             **others,
         )
         check_choice("decoder", decoder, DECODERS)
-        hidden_size, block_size = (
-            check_integer("hidden_size", hidden_size, 1),
-            check_integer("block_size", block_size, 1),
-        )
+        hidden_size = check_integer("hidden_size", hidden_size, 1)
+        block_size = check_integer("block_size", block_size, 1)
         check_block_size(hidden_size, block_size)
+        segment = default_segment(self.CELL, self.input_size, ()) if segment is None else segment
         outputs = self.loss.outputsize_multiplier
         self.network = Network(
             NetworkConfig(
@@ -126,9 +125,7 @@ class ParaModel(BaseModel):  # type: ignore[misc]
                 num_waves=check_integer("num_waves", num_waves, 0),
                 num_decays=check_integer("num_decays", num_decays, 0),
                 normalize=None,
-                segment=default_segment(self.CELL, self.input_size, ())
-                if segment is None
-                else check_integer("segment", segment, 1),
+                segment=check_integer("segment", segment, 1),
                 gate=gate,
                 dropout=dropout,
                 past=self.hist_exog_size,

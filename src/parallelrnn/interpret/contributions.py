@@ -27,6 +27,12 @@ class BlockName(NamedTuple):
     block: int
 
 
+def block_names(layer: Any) -> tuple[BlockName, ...]:
+    """Return the blocks of the last layer, in the order in which their states are concatenated."""
+    directions = ("forward", "reverse")[: layer.num_directions]
+    return tuple(BlockName(direction, block) for direction in directions for block in range(layer.num_blocks))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Contributions:
     """An exact additive decomposition: `parts` summed over the blocks, plus `bias`, is `total`."""
@@ -77,11 +83,6 @@ def contributions(layer: Any, x: Tensor, hx: object = None) -> Contributions:
     """
     layer, states = _states(layer, x, hx)
     sizes = layer.block_sizes
-    blocks = tuple(
-        BlockName(direction, block)
-        for direction in ("forward", "reverse")[: layer.num_directions]
-        for block in range(layer.num_blocks)
-    )
     weight, bias = linear_map(layer)
     columns = weight.split(sizes, 1)
     parts = torch.stack([s @ w.T for s, w in zip(states.split(sizes, -1), columns, strict=True)], -2)
@@ -91,6 +92,7 @@ def contributions(layer: Any, x: Tensor, hx: object = None) -> Contributions:
     elif layer.aggregate is None or isinstance(layer.aggregate, nn.Linear):
         of = "output"
     total = parts.sum(-2) + bias
+    blocks = block_names(layer)
     return Contributions(parts=parts, bias=bias, total=total, batch_first=layer.batch_first, of=of, blocks=blocks)
 
 

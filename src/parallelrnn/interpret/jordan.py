@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from parallelrnn.errors import ArgumentError, ArgumentTypeError, InputError
+from parallelrnn.errors import ArgumentError, ArgumentTypeError, InputError, check_number
 from parallelrnn.interpret.dynamics import Dynamics
 from parallelrnn.interpret.spectrum import Group, Spectrum
 
@@ -164,7 +164,15 @@ class Planar:
         allowed = tol * self.norm
         mean = float(self.planes.mean[0])
         if self.distance > allowed:
-            return self._two(mean, complex(self.planes.root[0]), allowed)
+            root = complex(self.planes.root[0])
+            if root.imag:
+                return [Group(mean + root, (1,), self._eigenvector(mean + root), frozenset([0]))]
+            smaller, larger = sorted((mean + root.real, mean - root.real), key=abs)
+            zero = self.planes.to_singular[0] <= allowed
+            return [
+                Group(0.0 if zero else smaller, (1,), self._eigenvector(smaller), frozenset([0])),
+                Group(larger, (1,), self._eigenvector(larger), frozenset([1])),
+            ]
         value = 0.0 if abs(mean) * 2**0.5 <= allowed else mean
         if self.planes.to_identity[0] <= allowed:
             return [Group(value, (1, 1), np.eye(2, dtype=complex), frozenset([0, 1]))]
@@ -172,18 +180,6 @@ class Planar:
         left, singular, right = np.linalg.svd(self.matrix - mean * np.eye(2))
         chain = np.stack([singular[0] * left[:, 0], right[0]], axis=1)
         return [Group(value, (2,), chain.astype(complex), frozenset([0, 1]))]
-
-    def _two(self, mean: float, root: complex, allowed: float) -> list[Group]:
-        if root.imag:
-            value = mean + root
-            return [Group(value, (1,), self._eigenvector(value), frozenset([0]))]
-        values = sorted((mean + root.real, mean - root.real), key=abs)
-        zero = self.planes.to_singular[0] <= allowed
-        vectors = [self._eigenvector(value) for value in values]
-        return [
-            Group(0.0 if zero and index == 0 else value, (1,), vector, frozenset([index]))
-            for index, (value, vector) in enumerate(zip(values, vectors, strict=True))
-        ]
 
     def _eigenvector(self, value: complex) -> Complex:
         """Return the vector (2, 1) orthogonal to the larger row of the matrix less the eigenvalue."""
@@ -228,10 +224,8 @@ def as_matrix(W: Any) -> tuple[Array, float]:  # noqa: N803
 
 def check_tolerance(tol: float) -> float:
     """Return the tolerance; raise unless it lies between 0 and 1."""
-    if not 0 < tol < 1:
-        expected = "a number between 0 and 1, relative to the norm of the matrix"
-        raise ArgumentError(argument="tol", expected=expected, got=tol)
-    return float(tol)
+    expected = "a number between 0 and 1, relative to the norm of the matrix"
+    return check_number("tol", tol, expected, lambda value: 0 < value < 1)
 
 
 def default_tolerance(size: int, unit: float) -> float:

@@ -171,7 +171,9 @@ def _linear_modes(
 ) -> ForecastModes:
     """Compute the modes around the state nearest to a fixed point; a remaining drift becomes a trend of its own."""
     step = run.step(torch.zeros(1, run.size, dtype=torch.float64))[0].numpy()
-    fixed = _solve_regular(np.eye(run.size) - loop, step, _unit_root_tolerance(run, loop))
+    left, singular, rows = np.linalg.svd(np.eye(run.size) - loop)
+    regular = singular > _unit_root_tolerance(run, loop)
+    fixed = rows[regular].T @ ((left[:, regular].T @ step) / singular[regular])  # the smallest solution
     drift = loop @ fixed + step - fixed
     deviations = None if start is None else start.numpy() - fixed
     if np.linalg.norm(drift) > FIXED_POINT_TOLERANCE * (1 + np.linalg.norm(fixed)):
@@ -180,21 +182,13 @@ def _linear_modes(
         reading = np.pad(reading, ((0, 0), (0, 1)))
         deviations = None if deviations is None else np.pad(deviations, ((0, 0), (0, 1)), constant_values=1.0)
     level = run.output(torch.from_numpy(fixed)[None])[0].numpy()
-    rows = _modes(run, loop, reading, deviations, horizon)
-    return ForecastModes(rows, "exact, since the model is linear", time, level=level)
+    modes = _modes(run, loop, reading, deviations, horizon)
+    return ForecastModes(modes, "exact, since the model is linear", time, level=level)
 
 
 def _unit_root_tolerance(run: FreeRun, loop: Array) -> float:
     """Return the distance within which the precision of the weights cannot tell an eigenvalue from 1."""
     return default_tolerance(len(loop), run.unit) * float(np.linalg.norm(loop))
-
-
-def _solve_regular(matrix: Array, right: Array, least: float) -> Array:
-    """Return the smallest solution in the directions in which singular values exceed `least`."""
-    left, singular, rows = np.linalg.svd(matrix)
-    regular = singular > least
-    solution: Array = rows[regular].T @ ((left[:, regular].T @ right) / singular[regular])
-    return solution
 
 
 def _modes(

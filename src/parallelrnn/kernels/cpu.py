@@ -96,11 +96,7 @@ def stream(
 
 
 def backward(
-    arguments: Arguments,
-    stored: Stored,
-    grad_output: Tensor | None,
-    grad_state: Sequence[Tensor | None],
-    needs_x: bool,
+    arguments: Arguments, stored: Stored, grad_output: Tensor | None, grad_state: Sequence[Tensor | None], needs_x: bool
 ) -> tuple[Tensor | None, Weights, State]:
     """Return the gradients of x (if needed), of the weights and of the initial state."""
     if grad_output is not None:

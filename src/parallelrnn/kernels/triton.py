@@ -65,11 +65,7 @@ def forward(arguments: Arguments, training: bool) -> tuple[State, Stored]:
 
 
 def backward(
-    arguments: Arguments,
-    stored: Stored,
-    grad_output: Tensor | None,
-    grad_state: Sequence[Tensor | None],
-    needs_x: bool,
+    arguments: Arguments, stored: Stored, grad_output: Tensor | None, grad_state: Sequence[Tensor | None], needs_x: bool
 ) -> tuple[Tensor | None, Weights, State]:
     """Return the gradients of x (if needed), of the weights and of the initial state."""
     mode, x, weights, state, lengths, reverse = arguments

@@ -18,23 +18,23 @@ from parallelrnn.nn.parameters import BlockRecurrent, rnn_mode
 
 
 class _Cell(BlockRecurrent):
+    mode: str
     weight_ih: Tensor
 
     def __init__(
         self,
-        mode: str,
         input_size: int,
         hidden_size: int,
-        bias: bool,
-        device: Any,
-        dtype: torch.dtype | None,
+        bias: bool = True,
+        device: Any = None,
+        dtype: torch.dtype | None = None,
         *,
-        block_size: BlockSize,
-        form: str,
-        backend: str,
+        block_size: BlockSize = 2,
+        form: str = "free",
+        backend: str = "auto",
     ) -> None:
         options = {"block_size": block_size, "form": form, "backend": backend, "device": device, "dtype": dtype}
-        super().__init__(mode, input_size, hidden_size, bias, **options)
+        super().__init__(self.mode, input_size, hidden_size, bias, **options)
         self._create_weights("", input_size, device, dtype)
         self.reset_parameters()
 
@@ -89,9 +89,9 @@ class ParaRNNCell(_OneStateCell):
         form: str = "free",
         backend: str = "auto",
     ) -> None:
+        self.mode, self.nonlinearity = rnn_mode(nonlinearity), nonlinearity
         options: dict[str, Any] = {"block_size": block_size, "form": form, "backend": backend}
-        super().__init__(rnn_mode(nonlinearity), input_size, hidden_size, bias, device, dtype, **options)
-        self.nonlinearity = nonlinearity
+        super().__init__(input_size, hidden_size, bias, device, dtype, **options)
 
 
 class ParaLSTMCell(_Cell):
@@ -104,20 +104,7 @@ class ParaLSTMCell(_Cell):
     >>> h, c = cell(torch.zeros(5, 3), (h, c))
     """
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        bias: bool = True,
-        device: Any = None,
-        dtype: torch.dtype | None = None,
-        *,
-        block_size: BlockSize = 2,
-        form: str = "free",
-        backend: str = "auto",
-    ) -> None:
-        options: dict[str, Any] = {"block_size": block_size, "form": form, "backend": backend}
-        super().__init__("LSTM", input_size, hidden_size, bias, device, dtype, **options)
+    mode = "LSTM"
 
     def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
         """Return the state (h, c) after one step from `hx`, or from zeros."""
@@ -135,17 +122,4 @@ class ParaGRUCell(_OneStateCell):
     >>> h = cell(torch.zeros(5, 3), h)
     """
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        bias: bool = True,
-        device: Any = None,
-        dtype: torch.dtype | None = None,
-        *,
-        block_size: BlockSize = 2,
-        form: str = "free",
-        backend: str = "auto",
-    ) -> None:
-        options: dict[str, Any] = {"block_size": block_size, "form": form, "backend": backend}
-        super().__init__("GRU", input_size, hidden_size, bias, device, dtype, **options)
+    mode = "GRU"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
@@ -12,6 +11,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from parallelrnn.errors import ArgumentError
 from parallelrnn.nn import BlockRecurrentTransformer, ParaGRU, ParaLSTM, ParaRNN
 from parallelrnn.nn.initialize import waves_
+from parallelrnn.nn.waves import log_spaced
 
 CELLS = ("linear", "rnn", "lstm", "gru", "brt")
 _SHORTEST_PERIOD = 3.0  # steps, of the fastest wave at the start
@@ -92,40 +92,22 @@ def check_block_size(hidden_size: int, block_size: int) -> None:
         raise ArgumentError(argument="hidden_size", expected=expected, got=hidden_size)
 
 
-def make_encoder(
-    cell: str, inputs: int, hidden_size: int, num_layers: int, block_size: int, steps: float, segment: int, **more: Any
-) -> Encoder:
-    """Return a layer for sequences of this many steps, read `segment` at a time; blocks of two start as waves."""
-    inputs *= segment
-    if cell == "brt":
-        if more.get("bidirectional"):
-            raise ArgumentError(
-                argument="bidirectional", expected="False with cell='brt', which runs forward", got=True
-            )
-        return TransformerEncoder(inputs, hidden_size, num_layers, block_size, steps / segment, more["aggregate"])
-    options = {"batch_first": True, "block_size": block_size, **more}
-    if cell == "lstm":
-        return ParaLSTM(inputs, hidden_size, num_layers, **options)
-    if cell == "gru":
-        return ParaGRU(inputs, hidden_size, num_layers, **options)
-    linear = cell == "linear"
-    polar = block_size == 2
-    layer = ParaRNN(
-        inputs,
-        hidden_size,
-        num_layers,
-        "linear" if linear else "tanh",
-        bias=not linear,
-        form="polar" if polar else "free",
-        **options,
-    )
-    if polar:
-        longest = max(4.0, steps / segment)
-        count = hidden_size // 2
-        periods = torch.logspace(
-            math.log10(_SHORTEST_PERIOD), math.log10(longest), count, dtype=torch.float64, device="cpu"
-        ).tolist()
-        waves_(layer, periods, [max(1.0, _HALF_LIFE / segment)] * count)
+def make_encoder(config: Any, steps: int, bidirectional: bool = False, *, aggregate: nn.Module | None) -> Encoder:
+    """Return the layer of a configuration for sequences of this many steps; blocks of two start as waves."""
+    sizes, reads = (config.inputs, config.hidden_size, config.num_layers), steps / config.segment
+    if config.cell == "brt":
+        if bidirectional:
+            expected = "False with cell='brt', which runs forward"
+            raise ArgumentError(argument="bidirectional", expected=expected, got=True)
+        return TransformerEncoder(*sizes, config.block_size, reads, aggregate)
+    options: dict[str, Any] = {"block_size": config.block_size, "bidirectional": bidirectional, "aggregate": aggregate}
+    if config.cell in ("lstm", "gru"):
+        return (ParaLSTM if config.cell == "lstm" else ParaGRU)(*sizes, batch_first=True, **options)
+    activation, form = "linear" if config.cell == "linear" else "tanh", "polar" if config.block_size == 2 else "free"
+    layer = ParaRNN(*sizes, activation, activation != "linear", batch_first=True, form=form, **options)
+    if form == "polar":
+        periods = log_spaced(_SHORTEST_PERIOD, max(4.0, reads), config.hidden_size // 2)
+        waves_(layer, periods, [max(1.0, _HALF_LIFE / config.segment)] * len(periods))
     return layer
 
 

@@ -46,16 +46,13 @@ class RecurrentLayer(BlockRecurrent):
         dropout: float,
         bidirectional: bool,
         proj_size: int = 0,
-        device: Any = None,
-        dtype: torch.dtype | None = None,
         *,
-        block_size: BlockSize,
         aggregate: Aggregate,
-        form: str,
-        backend: str,
+        device: Any,
+        dtype: torch.dtype | None,
+        **options: Any,
     ) -> None:
-        options = {"block_size": block_size, "form": form, "backend": backend, "device": device, "dtype": dtype}
-        super().__init__(mode, input_size, hidden_size, bias, proj_size, **options)
+        super().__init__(mode, input_size, hidden_size, bias, proj_size, device=device, dtype=dtype, **options)
         check_bool("batch_first", batch_first)
         check_bool("bidirectional", bidirectional)
         self.num_layers = check_size("num_layers", num_layers)

@@ -198,8 +198,7 @@ class LSTMGate(nn.Module):
     def forward(self, states: Tensor, h: Tensor) -> Tensor:
         """Return states (..., size) after the update h."""
         f, i = torch.sigmoid(self.forget(h) + 1), torch.sigmoid(self.input(h) - 1)
-        after: Tensor = f * states + i * torch.tanh(self.new(h))
-        return after
+        return f * states + i * torch.tanh(self.new(h))
 
 
 _KINDS = {"bias": BiasGate, "full": FullGate, "lstm": LSTMGate}

@@ -83,7 +83,7 @@ class WaveDecoder(nn.Module):
 
     def reset_parameters(self) -> None:
         """Set log-spaced periods of 4 to 512 steps, half-lives of 256, decays of 2 to 512, and amplitudes of zero."""
-        periods, decays = _log_spaced(4, 512, self.num_waves), _log_spaced(2, 512, self.num_decays)
+        periods, decays = log_spaced(4, 512, self.num_waves), log_spaced(2, 512, self.num_decays)
         self.start_at(periods, [256.0] * self.num_waves, decays)
         nn.init.zeros_(self.amplitudes.weight)
         nn.init.zeros_(self.amplitudes.bias)
@@ -164,8 +164,7 @@ def _to_log_rate(half_lives: Sequence[float]) -> Tensor:
     return modulus_to_log_rate(torch.exp2(-1 / torch.tensor(half_lives, dtype=torch.float64)))
 
 
-def _log_spaced(least: float, most: float, count: int) -> list[float]:
+def log_spaced(least: float, most: float, count: int) -> list[float]:
     """Return log-spaced numbers, computed on the CPU whatever the default device."""
     exponents = math.log10(least), math.log10(most)
-    spaced: list[float] = torch.logspace(*exponents, count, dtype=torch.float64, device="cpu").tolist()
-    return spaced
+    return torch.logspace(*exponents, count, dtype=torch.float64, device="cpu").tolist()

@@ -16,13 +16,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import (
-    check_array,
-    check_consistent_length,
-    check_is_fitted,
-    column_or_1d,
-    validate_data,
-)
+from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d, validate_data
 from torch import Tensor
 
 from parallelrnn.errors import ArgumentError, ArgumentTypeError, check_choice, check_integer, check_number
@@ -339,14 +333,7 @@ class SequenceRegressor(RegressorMixin, SequenceEstimator):  # type: ignore[misc
 
     loss: str = "mse"
 
-    def fit(
-        self,
-        X: Any,  # noqa: N803
-        y: Any,
-        *,
-        checkpoint: str | Path | None = None,
-        resume: bool = False,
-    ) -> SequenceRegressor:
+    def fit(self, X: Any, y: Any, *, checkpoint: str | Path | None = None, resume: bool = False) -> SequenceRegressor:  # noqa: N803
         """Fit to sequences and the value, or the values, of each.
 
         The state of the training is saved in the directory `checkpoint`, if given; `resume` continues from there.
@@ -363,15 +350,9 @@ class SequenceRegressor(RegressorMixin, SequenceEstimator):  # type: ignore[misc
         table = values.reshape(len(values), -1)
         scale, level = nonzero_deviation(table.std(0), table), table.mean(0)
         target = torch.from_numpy((table - level) / scale).float()
-        of_forecasts = pointwise(self.loss)
+        loss = pointwise(self.loss)
         self._fit(
-            data,
-            target,
-            scale,
-            level,
-            lambda output, target, weight: of_forecasts(output[..., None], target, weight),
-            checkpoint,
-            resume,
+            data, target, scale, level, lambda output, *known: loss(output[..., None], *known), checkpoint, resume
         )
         self._is_one_value = values.ndim == 1
         return self
@@ -421,14 +402,7 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):  # type: ignore[mi
 
     class_weight: Any = None
 
-    def fit(
-        self,
-        X: Any,  # noqa: N803
-        y: Any,
-        *,
-        checkpoint: str | Path | None = None,
-        resume: bool = False,
-    ) -> SequenceClassifier:
+    def fit(self, X: Any, y: Any, *, checkpoint: str | Path | None = None, resume: bool = False) -> SequenceClassifier:  # noqa: N803
         """Fit to sequences and the class of each.
 
         The state of the training is saved in the directory `checkpoint`, if given; `resume` continues from there.

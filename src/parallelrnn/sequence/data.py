@@ -125,8 +125,7 @@ class ChannelScaler:
     def __call__(self, data: RaggedArray) -> Array:
         """Return normalised values (sum of lengths, C)."""
         if self.how != "sequence":
-            scaled: Array = (data.values - self.mean) / self.deviation
-            return scaled
+            return (data.values - self.mean) / self.deviation
         starts = np.concatenate([[0], np.cumsum(data.lengths)[:-1]])
         count = data.lengths[:, None]
         mean = np.add.reduceat(data.values, starts) / count

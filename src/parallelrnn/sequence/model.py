@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from parallelrnn.errors import check_choice
-from parallelrnn.interpret.contributions import BlockName, Contributions, NoVariationError
+from parallelrnn.interpret.contributions import Contributions, NoVariationError, block_names
 from parallelrnn.interpret.display import Step, Summary
 from parallelrnn.interpret.features import Features, Shares, features_of_blocks
 from parallelrnn.io import check_agreement, check_counts, check_shapes, shapes_of, tensors_under
@@ -59,15 +59,7 @@ class SequenceNetwork(nn.Module):
         super().__init__()
         self.config = config
         self.layer = make_encoder(
-            config.cell,
-            config.channels,
-            config.hidden_size,
-            config.num_layers,
-            config.block_size,
-            config.steps,
-            config.segment,
-            bidirectional=config.bidirectional,
-            aggregate=nn.Linear(config.width, config.outputs),
+            config, config.steps, config.bidirectional, aggregate=nn.Linear(config.width, config.outputs)
         )
         self.dropout = nn.Dropout(config.dropout)
 
@@ -141,12 +133,7 @@ class SequenceExplanation:
         pairs = zip(states.double().split(sizes, 1), aggregate.weight.double().split(sizes, 1), strict=True)
         parts = torch.stack([state @ weight.T for state, weight in pairs], 1) * scale.double()
         bias = aggregate.bias.double() * scale.double() + level.double()
-        names = [
-            BlockName(direction, block)
-            for direction in ("forward", "reverse")[: layer.num_directions]
-            for block in range(layer.num_blocks)
-        ]
-        total, blocks = parts.sum(1) + bias, tuple(names)
+        total, blocks = parts.sum(1) + bias, block_names(layer)
         components = Contributions(parts=parts, bias=bias, total=total, batch_first=True, of="output", blocks=blocks)
         return cls(features, components)
 

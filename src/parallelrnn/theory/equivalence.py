@@ -94,7 +94,12 @@ def modified_from_fnn(fnn: nn.Sequential, steps: int, at: int, block_size: int =
     """
     layers = affine_layers(fnn)
     first_weight, first_bias = layers[0]
-    input_size = _input_size(first_weight.shape[1], steps, at)
+    if check_integer("at", at, 1) > check_integer("steps", steps, 1):
+        raise ArgumentError(argument="at", expected=f"at most {steps}, the number of steps", got=at)
+    input_size, rest = divmod(first_weight.shape[1], at)
+    if rest:
+        expected = f"an FNN of the stacked inputs of {at} steps, with a multiple of {at} inputs"
+        raise ArgumentError(argument="fnn", expected=expected, got=first_weight.shape[1])
     width = _width(max(len(bias) for _, bias in layers), input_size, block_size)
 
     is_sum = torch.arange(width) % (input_size + 1) == input_size
@@ -269,17 +274,6 @@ def _offset(low: Tensor) -> Tensor:
     """
     _, exponent = torch.frexp(-low * (1 + 2**-10))
     return torch.where(low < 0, torch.exp2(exponent.double()), 0.0)
-
-
-def _input_size(inputs: int, steps: int, at: int) -> int:
-    check_integer("steps", steps, 1)
-    check_integer("at", at, 1)
-    if at > steps:
-        raise ArgumentError(argument="at", expected=f"at most {steps}, the number of steps", got=at)
-    if inputs % at:
-        expected = f"an FNN of the stacked inputs of {at} steps, with a multiple of {at} inputs"
-        raise ArgumentError(argument="fnn", expected=expected, got=inputs)
-    return inputs // at
 
 
 def _width(rows: int, input_size: int, block_size: int) -> int:

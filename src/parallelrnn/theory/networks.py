@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -28,19 +29,11 @@ class ParaRNNNetwork(nn.Module):
         self, input_size: int, hidden_size: int, output_size: int, num_layers: int = 1, *, block_size: int = 2
     ) -> None:
         super().__init__()
-        double = torch.float64
-        aggregate = nn.Sequential(nn.Linear(hidden_size, hidden_size, dtype=double), nn.ReLU())
+        double, sizes = torch.float64, (hidden_size, hidden_size)
+        aggregate = nn.Sequential(nn.Linear(*sizes, dtype=double), nn.ReLU())
         self.input_map = nn.Linear(input_size, hidden_size, bias=False, dtype=double)
-        self.recurrent = ParaRNN(
-            hidden_size,
-            hidden_size,
-            num_layers,
-            "relu",
-            batch_first=True,
-            dtype=double,
-            block_size=block_size,
-            aggregate=aggregate,
-        )
+        options: dict[str, Any] = {"batch_first": True, "dtype": double, "block_size": block_size}
+        self.recurrent = ParaRNN(*sizes, num_layers, "relu", aggregate=aggregate, **options)
         self.output_map = nn.Linear(hidden_size, output_size, bias=False, dtype=double)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -85,13 +85,15 @@ def test_what_forecasts_something_else_has_no_modes() -> None:
     assert 'id="modes"' not in page(reading)
 
 
-def test_a_layer_that_runs_both_ways() -> None:
+def test_a_layer_that_runs_both_ways_and_one_that_projects() -> None:
     torch.manual_seed(0)
     reading = read(ParaGRU(1, 4, bidirectional=True), noise())
     assert reading.response is None
     text = page(reading)
     assert 'id="components"' in text
     assert reading.missing["response"] in text
+    for shown in (text, page(read(nn.LSTM(1, 4, proj_size=2), noise()))):  # neither is linear
+        assert "exact" not in shown[: shown.index("<script")]
 
 
 @pytest.mark.parametrize("cls", [nn.RNN, nn.LSTM, nn.GRU])
@@ -123,6 +125,7 @@ def test_a_frame_brings_names_and_frequency() -> None:
     reading = read(ParaRNN(2, 4, nonlinearity="linear", aggregate=nn.Linear(4, 2)), frame)
     assert reading.inputs == reading.outputs == ("load", "temperature")
     assert reading.about[1] == "40 steps of data, 15 min apart"
+    assert read(planted((24, 0.98)), list(range(30))).about[1] == "30 steps of data"  # a list brings neither
 
 
 @pytest.mark.parametrize(
@@ -166,13 +169,6 @@ def test_readouts_and_aggregates_that_are_not_linear(width: int) -> None:
         expected = forecast_modes(layer, after, noise(inputs=width))
         assert [mode.modulus for mode in reading.modes] == pytest.approx([mode.modulus for mode in expected])
         assert page(reading)
-
-
-def test_models_that_are_not_linear_are_not_called_exact() -> None:
-    torch.manual_seed(0)
-    for layer in (ParaGRU(1, 4, bidirectional=True), nn.LSTM(1, 4, proj_size=2)):
-        text = page(read(layer, noise()))
-        assert "exact" not in text[: text.index("<script")]
 
 
 def test_a_model_that_leaves_all_bounds() -> None:
@@ -219,10 +215,6 @@ def test_of_many_responses_the_largest_are_shown() -> None:
     reading = read(ParaGRU(3, 8), noise(inputs=3))
     assert len(reading.inputs) * len(reading.outputs) == 24
     assert "Of 24 pairs of an input and an output, the 12 with" in page(reading)
-
-
-def test_a_list_of_numbers_is_a_series() -> None:
-    assert read(planted((24, 0.98)), list(range(30))).about[1] == "30 steps of data"
 
 
 def test_bad_data_are_refused_and_no_file_is_left(tmp_path: Path) -> None:

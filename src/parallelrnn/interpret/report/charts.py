@@ -39,7 +39,6 @@ def disk(table: Table[Any]) -> Figure:
         xaxis={"title": "real part", "range": [-reach, reach], "constrain": "domain"},
         yaxis={"title": "imaginary part", "range": [-reach, reach], "scaleanchor": "x", "constrain": "domain"},
         height=460,
-        margin={"l": 60, "r": 16, "t": 16, "b": 48},
     )
     figure.add_scatter(
         x=circle.real,

@@ -60,11 +60,13 @@ def page(reading: Reading) -> str:
     environment = jinja.Environment(autoescape=True, undefined=jinja.StrictUndefined, trim_blocks=True)
     template = environment.from_string(resources.files(__package__).joinpath("page.html").read_text(encoding="utf-8"))
     figures = {name: figure for name, figure in _figures(reading).items() if figure is not None}
+    # Escaped, so that no name of a series can end the script element that holds it.
+    text = json.dumps({name: json.loads(figure.to_json()) for name, figure in figures.items()})
     html: str = template.render(
         reading=reading,
         lead=lead(reading),
         figures=figures,
-        figures_json=_script_safe(json.dumps({name: json.loads(figure.to_json()) for name, figure in figures.items()})),
+        figures_json=text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"),
         pairs=charts.MOST_PAIRS,
         light_page=LIGHT_PAGE,
         dark_page=DARK_PAGE,
@@ -89,8 +91,3 @@ def _figures(reading: Reading) -> dict[str, Any]:
     for index, matched in enumerate(reading.uncertainty):
         figures[f"uncertainty-{index}"] = charts.intervals(matched)
     return figures
-
-
-def _script_safe(text: str) -> str:
-    """Escape JSON so that no name of a series can end the script element that holds it."""
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
