@@ -66,3 +66,9 @@ def test_choices() -> None:
     with pytest.raises(ArgumentError) as caught:
         check_choice("cell", "gruu", ("gru", "lstm"))
     assert (caught.value.argument, caught.value.got) == ("cell", "gruu")
+
+
+def test_a_missing_package_names_its_module() -> None:
+    error = errors.MissingPackageError("the demo needs statsmodels", name="statsmodels", hint="pip install statsmodels")
+    assert error.name == "statsmodels"
+    assert str(error) == "the demo needs statsmodels; pip install statsmodels"

@@ -95,7 +95,7 @@ def _import_estimator(name: str) -> Any:
         from parallelrnn.errors import MissingPackageError
 
         problem, hint = f"{name} needs {error.name}, which is not installed", f"pip install 'parallelrnn[{extra}]'"
-        raise MissingPackageError(problem, hint=hint) from error
+        raise MissingPackageError(problem, name=error.name, hint=hint) from error
 
 
 def __dir__() -> list[str]:

@@ -137,7 +137,11 @@ class UnavailableError(ParallelRNNError, RuntimeError):
 
 
 class MissingPackageError(ParallelRNNError, ModuleNotFoundError):
-    """An optional package that is not installed."""
+    """An optional package that is not installed; `name` is that of the module."""
+
+    def __init__(self, problem: str = "", *, name: str | None = None, **fields: Any) -> None:
+        super().__init__(problem, **fields)
+        self.name = name
 
 
 class InputWarning(ParallelRNNError, UserWarning):  # noqa: N818 - a warning, raised as an error only by filters

@@ -50,6 +50,8 @@ def wide_lines(text: str) -> list[str]:
         (["fit", "--nonsense"], 2),
         (["fit", "data.csv"], 2),
         (["bench", "--cases", "S9"], 2),
+        (["reproduce", "adding", "--help"], 0),
+        (["reproduce", "tables", "--nonsense"], 2),
     ],
 )
 def test_help_and_usage_errors_import_nothing_slow(words: list[str], code: int) -> None:
@@ -135,7 +137,7 @@ def test_doctor_sees_kernels_that_are_wrong(monkeypatch: pytest.MonkeyPatch) -> 
 def test_bench_prints_a_table_and_saves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_tiny(monkeypatch)
     folder = tmp_path / "numbers"
-    command = ("bench", "--quick", "--threads", 1, "--output", folder)
+    command = ("bench", "--quick", "--threads", 1, f"--output={folder}")
     monkeypatch.setattr(sys, "argv", list(map(str, ("parallelrnn", *command))))
     result = run(*command)
     assert "S1 forward" in result.output
@@ -144,7 +146,7 @@ def test_bench_prints_a_table_and_saves(tmp_path: Path, monkeypatch: pytest.Monk
     saved = kernels.load(folder)
     assert {measured.config["case"]["name"] for measured in saved} == {"S1", "S3"}
     assert saved[0].provenance["machine"]["threads"] == 1
-    assert saved[0].provenance["commands"][0]["command"].endswith("--threads 1 --output numbers")
+    assert saved[0].provenance["commands"][0]["command"].endswith("--threads 1 --output=numbers")
     assert "--resume" in run(*command, code=1).output
 
 

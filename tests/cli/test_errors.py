@@ -6,25 +6,27 @@ import warnings
 
 import pytest
 import typer
-from typer.main import get_command
 
-from parallelrnn.cli.app import app
-from parallelrnn.cli.errors import OPTIONS, exit_on_error, print_warnings
+from parallelrnn.cli.errors import OPTIONS, exit_on_error, known_options, print_warnings
 from parallelrnn.errors import ArgumentError, InputWarning, ModelFileError, TableError, TrainingError
 
 
 def test_errors_and_warnings_name_options(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(typer.Exit), exit_on_error():
-        raise ArgumentError(argument="val_size", expected="more", got=1, hint="or {id_col}, {futr_df}", code="df.x")
+        raise ArgumentError(
+            argument="val_size", expected="more", got=1, hint="or {id_col}, {futr_df}, {devices}", code="df.x"
+        )
     with print_warnings():
         for _ in range(2):
             warnings.warn(InputWarning("odd", hint="give {target_col}"), stacklevel=1)
-    assert capsys.readouterr().err == "--val-size: expected more, got 1; or --id, --future\nnote: odd; give --target\n"
+    assert (
+        capsys.readouterr().err
+        == "--val-size: expected more, got 1; or --id, --future, devices\nnote: odd; give --target\n"
+    )
 
 
 def test_the_options_exist() -> None:
-    commands = get_command(app).commands.values()  # type: ignore[attr-defined]
-    assert set(OPTIONS.values()) <= {name for command in commands for option in command.params for name in option.opts}
+    assert set(OPTIONS.values()) <= known_options()
 
 
 @pytest.mark.parametrize(

@@ -198,5 +198,5 @@ def test_series_of_a_few_steps_are_warned_of() -> None:
 
 
 def test_a_lookback_far_beyond_all_series_is_warned_of() -> None:
-    with pytest.warns(UserWarning, match="lookback=500 .* 40 steps"):
+    with pytest.warns(UserWarning, match="lookback: 500 .* 40 steps"):
         quick(3, 500).fit(hourly(40, ids=("a",)))

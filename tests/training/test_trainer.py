@@ -15,6 +15,7 @@ from parallelrnn import Forecaster
 from parallelrnn.errors import ArgumentError, CheckpointError, TrainingError
 from parallelrnn.forecast.data import Series
 from parallelrnn.forecast.windows import Batch, CovariateScaler, SeriesScaler, WindowDataset
+from parallelrnn.io import load_tensors, save_tensors
 from parallelrnn.sequence.data import SequenceBatch
 from parallelrnn.training import trainer as training
 from parallelrnn.training.checkpoint import FILE, Checkpoint, saved_progress
@@ -353,6 +354,24 @@ def test_a_training_that_is_killed_in_an_epoch_resumes_there(tmp_path: Path) -> 
     assert saved_progress(tmp_path / FILE)["step"] == 2  # type: ignore[index]
     network = resumed.run()
     assert all(torch.equal(*pair) for pair in zip(network.parameters(), expected.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("change", [{"step": 99}, {"step": 0.5}, {"rates": []}, {"epoch": 3}])
+def test_progress_that_no_training_has_is_rejected(tmp_path: Path, change: dict[str, Any]) -> None:
+    small_trainer(tmp_path).run(should_stop=lambda: True)
+    metadata, tensors = load_tensors(tmp_path / FILE)
+    save_tensors(tmp_path / FILE, tensors, {**metadata, "progress": {**metadata["progress"], **change}})
+    with raises(CheckpointError, FILE):
+        small_trainer(tmp_path).resume()
+
+
+def test_a_checkpoint_without_best_weights_is_rejected(tmp_path: Path) -> None:
+    small_trainer(tmp_path).run(should_stop=lambda: True)
+    metadata, tensors = load_tensors(tmp_path / FILE)
+    rest = {name: tensor for name, tensor in tensors.items() if not name.startswith("best.")}
+    save_tensors(tmp_path / FILE, rest, metadata)
+    with raises(CheckpointError, FILE):
+        small_trainer(tmp_path).resume()
 
 
 def test_a_checkpoint_of_another_network_is_rejected(tmp_path: Path) -> None:

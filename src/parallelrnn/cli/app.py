@@ -109,13 +109,14 @@ def bench(
             runs = kernels.load(markdown)
             typer.echo("\n\n".join([*(table.markdown() for table in kernels.tables(runs)), kernels.conditions(runs)]))
             return
-        command = shlex.join(["parallelrnn", *sys.argv[1:]])  # saved without the path of the output
+        paths = {str(output): output.name, f"--output={output}": f"--output={output.name}"} if output else {}
+        words = [paths.get(word, word) for word in sys.argv[1:]]  # without the path of the output on this machine
         settings = Settings(
             **choices,
             threads=threads or torch.get_num_threads(),
             rounds=3 if quick else rounds,
             budget=budget,
-            command=command if output is None else command.replace(str(output), output.name),
+            command=shlex.join(["parallelrnn", *words]),
         )
         runs = kernels.run(settings, output, resume, report=lambda line: typer.echo(line, err=True))
         console = Console(highlight=False)

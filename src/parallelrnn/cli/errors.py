@@ -5,6 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
+from typing import Any
 
 import typer
 
@@ -44,8 +46,19 @@ OPTIONS = {  # of arguments in Python, where the names differ
 
 
 def option(argument: str) -> str:
-    """Return the option that sets an argument."""
-    return OPTIONS.get(argument, f"--{argument.replace('_', '-')}")
+    """Return the option that sets an argument, or the argument itself where no command has such an option."""
+    name = OPTIONS.get(argument, f"--{argument.replace('_', '-')}")
+    return name if name in known_options() else argument
+
+
+@cache
+def known_options() -> frozenset[str]:
+    """Return the options of all commands."""
+    from parallelrnn.cli.app import app
+
+    commands: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    commands |= commands["reproduce"].commands
+    return frozenset(name for command in commands.values() for parameter in command.params for name in parameter.opts)
 
 
 @contextmanager

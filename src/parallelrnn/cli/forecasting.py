@@ -92,8 +92,8 @@ def fit(
 
         checkpoint = out / FILE
         if checkpoint.exists() and not resume:
-            hint = f"add --resume to continue, or delete {checkpoint} to start over"
-            raise CheckpointError(f"{out} holds an unfinished training", hint=hint)
+            hint = "add --resume to continue, or delete that file to start over"
+            raise CheckpointError(f"{out} holds an unfinished training, {FILE}", hint=hint)
         if resume and not checkpoint.exists():
             note(f"{out} has no checkpoint to resume from; training starts from the beginning")
         forecaster = Forecaster(

@@ -209,7 +209,7 @@ class Forecaster:
 
     def arguments(self) -> dict[str, Any]:
         """Return all arguments by name."""
-        return {one.name: getattr(self, one.name) for one in dataclasses.fields(self) if one.init}
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.init}
 
     def trainer_config(self) -> TrainerConfig:
         """Return how to train."""
@@ -421,9 +421,9 @@ class Forecaster:
     def _fingerprint(self, panel: Panel, val_size: int | None) -> str:
         """Return a fingerprint of all that decides how training goes."""
         arguments = {name: value for name, value in self.arguments().items() if name not in ("progress", "max_time")}
-        series = [(one.name, one.position) for one in panel.series]
-        tables = [(one.values, one.observed, one.past, one.future, one.static) for one in panel.series]
-        return fingerprint([arguments, val_size, panel.grid, series], itertools.chain.from_iterable(tables))
+        names = [(series.name, series.position) for series in panel.series]
+        tables = [(s.values, s.observed, s.past, s.future, s.static) for s in panel.series]
+        return fingerprint([arguments, val_size, panel.grid, names], itertools.chain.from_iterable(tables))
 
     def _fitted(self) -> ForecasterState:
         if self._state is None:

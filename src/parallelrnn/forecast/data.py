@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from parallelrnn.errors import ArgumentTypeError, TableError, TimestampError
+from parallelrnn.errors import ArgumentTypeError, InputWarning, TableError, TimestampError
 from parallelrnn.forecast.frequency import Grid, Stamps, read_timestamps, series_prefix
 from parallelrnn.forecast.missing import MissingValues
 
@@ -84,8 +84,8 @@ class Series:
         length = max(0, len(self) - steps)
         observed, step = self.observed[:length], np.arange(length)[:, None]
         last = np.where(observed, step, 0).max(axis=0, initial=0)  # (C,)
-        held = self.values[last, np.arange(len(last))]
-        values = np.where(step > last, held, self.values[:length])
+        last_values = self.values[last, np.arange(len(last))]
+        values = np.where(step > last, last_values, self.values[:length])
         return replace(self, values=values, observed=observed, past=self.past[:length], future=self.future[:length])
 
 
@@ -103,17 +103,17 @@ class Panel:
         return replace(self, series=tuple(series.without_last(steps) for series in self.series))
 
 
-def warn_user(message: str) -> None:
-    """Warn at the line outside this package that led here."""
+def warn_user(problem: str, **fields: str) -> None:
+    """Warn at the line outside this package that led here; the fields are those of an error."""
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("parallelrnn."):
         level, frame = level + 1, frame.f_back
-    warnings.warn(message, stacklevel=level)
+    warnings.warn(InputWarning(problem, **fields), stacklevel=level)
 
 
 def warn_short_series(series: Sequence[Series]) -> None:
     """Warn of series that are too short for their level, scale and intervals to be more than a guess."""
-    short = [one for one in series if len(one) < _SHORT_SERIES]
+    short = [single for single in series if len(single) < _SHORT_SERIES]
     if short:
         warn_user(
             f"{len(short)} series with fewer than {_SHORT_SERIES} steps, such as {short[0].name!r} with "
@@ -155,7 +155,7 @@ def read_panel(
             series.append(_make_series(label, positions[own], local, columns, grid, gaps))
         else:
             each = (replace(columns, targets=(target,)) for target in columns.targets)
-            series += [_make_series(one.targets[0], positions[own], local, one, grid, gaps) for one in each]
+            series += [_make_series(single.targets[0], positions[own], local, single, grid, gaps) for single in each]
     return Panel(tuple(series), grid, columns, gaps.notes() if gaps.filled or gaps.trimmed else ())
 
 
@@ -170,19 +170,19 @@ def read_future_exog(table: Any, series: Sequence[Series], columns: Columns, gri
     positions = grid.positions(rows.stamps, rows.place, "correct {futr_df}, or drop the row")
     values = np.stack([_read_numbers(frame, name)[rows.order] for name in columns.future], -1)
     exog = []
-    for one in series:
-        name = None if columns.id is None else one.name
+    for single in series:
+        name = None if columns.id is None else single.name
         if name not in rows.groups:
             hint = f"give its next {horizon} steps"
             raise TableError(f"{_TABLES['futr_df']} has no rows for series {name!r}", argument="futr_df", hint=hint)
         own = rows.groups[name]
-        steps = positions[own] - one.end
+        steps = positions[own] - single.end
         inside = (steps >= 0) & (steps < horizon)
         ahead = np.full((horizon, len(columns.future)), np.nan)
         ahead[steps[inside]] = values[own][inside]
         for step, column in np.argwhere(~np.isfinite(ahead)).tolist():
-            where = f"{grid.stamps(one.end + step, 1)[0]}, step {step + 1} of {horizon}"
-            problem = f"series {one.name!r}: no finite value of {columns.future[column]!r} at {where}"
+            where = f"{grid.stamps(single.end + step, 1)[0]}, step {step + 1} of {horizon}"
+            problem = f"series {single.name!r}: no finite value of {columns.future[column]!r} at {where}"
             raise TableError(problem, argument="futr_df", hint="complete {futr_df}")
         exog.append(ahead)
     return exog

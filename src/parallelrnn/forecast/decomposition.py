@@ -24,7 +24,7 @@ from parallelrnn.nn.encoder import TransformerEncoder
 
 @dataclass(frozen=True)
 class Explanation:
-    """What a forecaster has learned.
+    """Explanation of a fitted forecaster.
 
     `modes` are the cycles and trends of its forecasts; `features` describe how it remembers, which is not the same;
     `components` is a table of the current forecast and its components, or None where that needs covariates that were

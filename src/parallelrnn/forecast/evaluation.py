@@ -135,7 +135,10 @@ def evaluate(
     horizon = forecasters[0].horizon
     panel = _long_enough(panel, test_size, horizon)
     before = panel.without_last(test_size)
-    first, last = [len(one) - test_size for one in panel.series], [len(one) - horizon for one in panel.series]
+    first, last = (
+        [len(series) - test_size for series in panel.series],
+        [len(series) - horizon for series in panel.series],
+    )
     scores = []
     for options in forecasters:
         began = time.perf_counter()
@@ -188,7 +191,7 @@ def _count_parameters(network: nn.Module) -> int:
 def _coverage(
     state: ForecasterState, dataset: WindowDataset, first: Sequence[int], last: Sequence[int], levels: Sequence[float]
 ) -> dict[str, float]:
-    """Return how often intervals held what came, each calibrated on the residuals known before it."""
+    """Return how often intervals contained the observed value, each calibrated on the residuals known before it."""
     counts = {f"{level:g}": [0.0, 0.0] for level in levels}  # inside, and in all
     for index, (series, scaler, until) in enumerate(
         zip(dataset.series, dataset.scalers, state.trained_until, strict=True)

@@ -56,10 +56,8 @@ def fit_panel(
     lookback = options.lookback or max(1, min(_LOOKBACK, typical // 4))
     longest = max(map(len, panel.series))
     if lookback > _MAX_LOOKBACK_RATIO * longest:
-        warn_user(
-            f"lookback={lookback} is more than {_MAX_LOOKBACK_RATIO} times the longest series of {longest} steps; "
-            "padding before its beginning takes time and adds nothing"
-        )
+        problem = f"{lookback} steps are more than {_MAX_LOOKBACK_RATIO} times the longest series of {longest} steps"
+        warn_user(f"{problem}; padding before its beginning takes time and adds nothing", argument="lookback")
     steps = [len(series) - _validation_steps(len(series), options.horizon, val_size) for series in panel.series]
     _check_observed(panel, steps)
     scalers = [
@@ -176,14 +174,12 @@ def _periods(options: Forecaster, panel: Panel) -> tuple[list[float], bool]:
 def _warn_missing_cycles(
     series: Sequence[Series], steps: Sequence[int], scalers: Sequence[SeriesScaler], periods: Sequence[float]
 ) -> None:
-    for one, n, scaler in zip(series, steps, scalers, strict=True):
+    for single, n, scaler in zip(series, steps, scalers, strict=True):
         fitted = [cycle.period for cycle in scaler.cycles]
         missing = [f"{period:g}" for period in periods if period not in fitted]
         if missing:
-            warn_user(
-                f"series {one.name!r} has no cycle of {', '.join(missing)} steps: its {n} training steps do not hold "
-                "it twice"
-            )
+            problem = f"series {single.name!r} has no cycle of {', '.join(missing)} steps"
+            warn_user(f"{problem}: its {n} training steps do not hold it twice")
 
 
 def _check_observed(panel: Panel, steps: Sequence[int]) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from parallelrnn.forecast.api import Forecaster
 
 # Arguments that a network takes as they are.
-_SAME = ("horizon", "cell", "decoder", "block_size", "hidden_size", "num_layers", "num_decays", "dropout")
+_SHARED_OPTIONS = ("horizon", "cell", "decoder", "block_size", "hidden_size", "num_layers", "num_decays", "dropout")
 _GATED_SEGMENT = 24  # steps that gated cells read at once, about
 _MIN_GATE_WINDOWS = 5000  # fewer are too few to learn a gate from
 _MAX_SAMPLE = 5000  # windows on which the normalization is chosen
@@ -46,7 +46,7 @@ def initial_network(
         waves = [_longest_period(lookback, options.horizon)]
     network = Network(
         NetworkConfig(
-            **{name: getattr(options, name) for name in _SAME},
+            **{name: getattr(options, name) for name in _SHARED_OPTIONS},
             lookback=lookback,
             num_waves=len(waves),
             normalize=_better_level(dataset, training) if options.normalize == "auto" else options.normalize,

@@ -1,4 +1,4 @@
-"""Missing values: how gaps are filled, where series are trimmed, and what users are told about it."""
+"""Missing values: how gaps are filled, where series are trimmed, and what users are warned about."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ class MissingValues:
             covariates = [key for key in self.with_gaps if key not in self.targets]
             names = ["targets"] * (len(covariates) < len(self.with_gaps)) + covariates
             which = f" ({', '.join(names)})" if covariates else ""
-            held = ", past covariates with their last value" if self.past else ""
+            carried = ", past covariates with their last value" if self.past else ""
             notes.append(
-                f"{_count(self.filled, 'value', 'missing')}{which}: filled by linear interpolation{held}; filled "
+                f"{_count(self.filled, 'value', 'missing')}{which}: filled by linear interpolation{carried}; filled "
                 "targets count neither in training nor in validation"
             )
         if self.trimmed:

@@ -54,7 +54,7 @@ class NetworkConfig:
 
 @dataclass(frozen=True)
 class EncodedWindows:
-    """What a network holds at the end of windows; their forecasts follow from it."""
+    """State of a network at the end of windows, from which their forecasts follow."""
 
     state: Tensor  # (B, features)
     level: Tensor  # (B, 1, C)

@@ -75,7 +75,9 @@ def write_page(
         times = _times(state, series.position, len(series)), _times(state, series.end, state.horizon)
         past += [Curve(times[0], values) for values in _observed(dataset, index).T]
         future += [Curve(times[1], values) for values in columns["yhat"][index].T]
-    bands = tuple((f"{one:g} %", tuple(shown[f"yhat-lo-{one:g}"]), tuple(shown[f"yhat-hi-{one:g}"])) for one in levels)
+    bands = tuple(
+        (f"{level:g} %", tuple(shown[f"yhat-lo-{level:g}"]), tuple(shown[f"yhat-hi-{level:g}"])) for level in levels
+    )
     reading = Reading(
         title=title,
         about=(_about_model(state), _about_data(state)),

@@ -225,7 +225,7 @@ def _shapes(config: NetworkConfig, count: int, tensors: Tensors) -> dict[str, tu
 def _upgrade(metadata: Metadata, tensors: Tensors) -> tuple[Metadata, Tensors]:
     """Turn what version 0.1.0 saved, with tensors for each series, into the layout of today."""
     series, sample, channels = metadata["series"], metadata["sample"], metadata["architecture"]["channels"]
-    cycles = [(index, number) for index, one in enumerate(series) for number in range(len(one["cycles"]))]
+    cycles = [(index, number) for index, single in enumerate(series) for number in range(len(single["cycles"]))]
     origins = zip(sample["series"], sample["positions"], strict=True)
 
     def each(name: str) -> list[Tensor]:
@@ -237,7 +237,9 @@ def _upgrade(metadata: Metadata, tensors: Tensors) -> tuple[Metadata, Tensors]:
             raise ValueError("an index or position is not an integer")
         return torch.from_numpy(array.astype(np.int64))
 
-    steps = [(len(rows), one["position"], one["trained"]) for rows, one in zip(each("values"), series, strict=True)]
+    steps = [
+        (len(rows), single["position"], single["trained"]) for rows, single in zip(each("values"), series, strict=True)
+    ]
     waves = [torch.stack([tensors[f"series.{i}.{name}.{n}"] for name in ("cosines", "sines")]) for i, n in cycles]
     none = torch.zeros(0, 2, HARMONICS, channels, dtype=torch.float64)
     upgraded = {name: tensor for name, tensor in tensors.items() if name.startswith(("network.", "calibration."))}
@@ -249,10 +251,10 @@ def _upgrade(metadata: Metadata, tensors: Tensors) -> tuple[Metadata, Tensors]:
         "series.steps": integers(steps, 3),
         "scaler": torch.stack([torch.stack(each(name)) for name in ("mean", "scale", "grain")], 1),
         "cycle.series": integers([index for index, _ in cycles]),
-        "cycle.period": torch.tensor([float(p) for one in series for p in one["cycles"]], dtype=torch.float64),
+        "cycle.period": torch.tensor([float(p) for single in series for p in single["cycles"]], dtype=torch.float64),
         "cycle.waves": torch.stack(waves) if waves else none,
         "sample.origins": integers(list(origins), 2),
         **{f"sample.{name}": tensors[f"sample.{name}"] for name in ("state", "level", "scale")},
         "sample.exog_effect": tensors["sample.added"],
     }
-    return {**metadata, "names": [one["name"] for one in series]}, upgraded
+    return {**metadata, "names": [single["name"] for single in series]}, upgraded

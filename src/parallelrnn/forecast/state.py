@@ -30,7 +30,7 @@ _SAME_QUANTILE = 1e-9
 
 @dataclass(frozen=True, kw_only=True)
 class ForecasterState:
-    """All that it takes to forecast, explain and save."""
+    """A fitted forecaster: everything needed to forecast, explain and save."""
 
     network: Network
     columns: Columns
@@ -70,10 +70,10 @@ class ForecasterState:
     def dataset(self, series: Sequence[Series], future_exog: Sequence[Array] | None = None) -> WindowDataset:
         """Return series as the network sees them; `future_exog` (H, F) follows the last step of each."""
         scalers = [
-            self.scalers[self._index[one.name]]
-            if one.name in self._index
-            else SeriesScaler.fit(one, len(one), fit_cycles(one, len(one), self.periods, self.named_cycles))
-            for one in series
+            self.scalers[self._index[single.name]]
+            if single.name in self._index
+            else SeriesScaler.fit(single, len(single), fit_cycles(single, len(single), self.periods, self.named_cycles))
+            for single in series
         ]
         config = self.network.config
         return WindowDataset(series, scalers, self.covariates, config.lookback, config.horizon, future_exog)
@@ -195,7 +195,7 @@ def _quantile_index(quantiles: Sequence[float], level: float, sign: int) -> int:
     wanted = (1 + sign * level / 100) / 2
     distances = [abs(quantile - wanted) for quantile in quantiles]
     if min(distances) > _SAME_QUANTILE:
-        levels = ", ".join(f"{one:g}" for one in _levels_of(quantiles)) or "none"
+        levels = ", ".join(f"{level:g}" for level in _levels_of(quantiles)) or "none"
         raise ArgumentError(
             f"an interval of {level:g} % needs the quantile {wanted:g}, which was not trained",
             argument="level",

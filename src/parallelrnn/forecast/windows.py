@@ -75,9 +75,9 @@ class CovariateScaler:
     @classmethod
     def fit(cls, series: Sequence[Series], steps: Sequence[int]) -> CovariateScaler:
         """Fit to the first steps of each series, as many as `steps` says."""
-        past = np.concatenate([one.past[:n] for one, n in zip(series, steps, strict=True)])
-        future = np.concatenate([one.future[:n] for one, n in zip(series, steps, strict=True)])
-        tables = (past, future, np.stack([one.static for one in series]))
+        past = np.concatenate([single.past[:n] for single, n in zip(series, steps, strict=True)])
+        future = np.concatenate([single.future[:n] for single, n in zip(series, steps, strict=True)])
+        tables = (past, future, np.stack([single.static for single in series]))
         return cls(*(np.stack(_mean_and_scale(table)) for table in tables))
 
     def transform(self, kind: str, values: Array) -> Array:
@@ -117,7 +117,7 @@ class WindowDataset:
     ) -> None:
         self.series, self.scalers = tuple(series), tuple(scalers)
         self.lookback, self.horizon, self.channels = lookback, horizon, series[0].values.shape[1]
-        self.lengths = torch.tensor([len(one.values) for one in series])
+        self.lengths = torch.tensor([len(single.values) for single in series])
         padding = lookback + horizon
         ends = torch.cumsum(self.lengths + padding, 0)
         self._starts = ends - self.lengths - padding  # of the padding before each series
@@ -128,16 +128,16 @@ class WindowDataset:
         self._past_exog = torch.zeros(total, series[0].past.shape[1])
         self._future_exog = torch.zeros(total, series[0].future.shape[1])
         self._static = torch.from_numpy(
-            np.stack([covariates.transform("static", one.static) for one in series])
+            np.stack([covariates.transform("static", single.static) for single in series])
         ).float()
-        for index, (one, scaler) in enumerate(zip(series, scalers, strict=True)):
+        for index, (single, scaler) in enumerate(zip(series, scalers, strict=True)):
             first = int(self._starts[index]) + lookback
-            rows = slice(first, first + len(one.values))
-            self._values[rows] = torch.from_numpy(scaler.transform(one)).float()
-            self._observed[rows] = torch.from_numpy(one.observed).float()
+            rows = slice(first, first + len(single.values))
+            self._values[rows] = torch.from_numpy(scaler.transform(single)).float()
+            self._observed[rows] = torch.from_numpy(single.observed).float()
             self._begun[rows] = True
-            self._past_exog[rows] = torch.from_numpy(covariates.transform("past", one.past)).float()
-            future = one.future if future_exog is None else np.concatenate([one.future, future_exog[index]])
+            self._past_exog[rows] = torch.from_numpy(covariates.transform("past", single.past)).float()
+            future = single.future if future_exog is None else np.concatenate([single.future, future_exog[index]])
             scaled = torch.from_numpy(covariates.transform("future", future)).float()
             self._future_exog[first : first + len(future)] = scaled
 
@@ -149,7 +149,7 @@ class WindowDataset:
     def origins(self, windows: Tensor) -> NDArray[np.int64]:
         """Return the index of the series of each window, and the grid position where its future begins, (N, 2)."""
         origins: NDArray[np.int64] = windows.numpy().copy()
-        origins[:, 1] += np.array([one.position for one in self.series])[origins[:, 0]]
+        origins[:, 1] += np.array([single.position for single in self.series])[origins[:, 0]]
         return origins
 
     def windows(self, begin: Sequence[int], end: Sequence[int]) -> Tensor:

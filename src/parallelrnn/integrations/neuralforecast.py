@@ -31,7 +31,8 @@ try:
     from parallelrnn.nn.encoder import check_block_size
 except ModuleNotFoundError as error:
     hint = "pip install 'parallelrnn[neuralforecast]'"
-    raise MissingPackageError(f"these models need {error.name}, which is not installed", hint=hint) from error
+    problem = f"these models need {error.name}, which is not installed"
+    raise MissingPackageError(problem, name=error.name, hint=hint) from error
 
 _KIND, _VERSION = "parallelrnn.neuralforecast", 2
 _MAX_SAMPLE = 512  # windows over which shares are taken
@@ -202,8 +203,8 @@ class ParaModel(BaseModel):  # type: ignore[misc]
     def _initialize(self, decoder: WaveDecoder, dataset: Any, unseen: int) -> None:
         """Start waves at the strongest lines of the spectrum; waves that are left stay where they are."""
         values = dataset.temporal[:, dataset.y_idx].double().numpy()
-        series = [one[: max(0, len(one) - unseen)] for one in np.split(values, dataset.indptr[1:-1])]
-        scaled = [((one - one.mean()) / (one.std() or 1))[:, None] for one in series if len(one) > 2]
+        series = [single[: max(0, len(single) - unseen)] for single in np.split(values, dataset.indptr[1:-1])]
+        scaled = [((single - single.mean()) / (single.std() or 1))[:, None] for single in series if len(single) > 2]
         if scaled:
             periods = wave_periods(scaled, decoder.num_waves, self.input_size, self.h)
             initialize_decoder(decoder, periods, self.input_size, self.h)

@@ -20,7 +20,8 @@ try:
     from parallelrnn import Forecaster
 except ModuleNotFoundError as error:
     hint = "pip install 'parallelrnn[sktime]'"
-    raise MissingPackageError(f"ParaForecaster needs {error.name}, which is not installed", hint=hint) from error
+    problem = f"ParaForecaster needs {error.name}, which is not installed"
+    raise MissingPackageError(problem, name=error.name, hint=hint) from error
 
 if TYPE_CHECKING:
     from parallelrnn.forecast.decomposition import Explanation

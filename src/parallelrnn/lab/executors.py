@@ -113,7 +113,7 @@ class ProcessesExecutor(Executor):
         def release(future: Future[Any]) -> None:
             was_killed = isinstance(future.exception(), BrokenExecutor)
             if not was_killed and (future.exception() or future.result() is not None):
-                self._idle.append(pool)  # unless it was told to stop: it would stop whatever it is given next
+                self._idle.append(pool)  # unless it was asked to stop: it would stop whatever it is given next
 
         future = pool.submit(fn, *args, **kwargs)
         future.add_done_callback(release)
@@ -121,10 +121,18 @@ class ProcessesExecutor(Executor):
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         if kind is not None:
-            for child in multiprocessing.active_children():
-                child.kill()
+            for process in self._processes():
+                process.kill()
         for pool in self._pools:
             pool.shutdown()
+
+    def terminate(self) -> None:
+        """Ask the processes to stop their jobs at the next step."""
+        for process in self._processes():
+            process.terminate()
+
+    def _processes(self) -> list[Any]:
+        return [process for pool in self._pools for process in (pool._processes or {}).values()]
 
 
 class RayExecutor(Executor):
@@ -219,7 +227,7 @@ class Event:
 
 @dataclass(kw_only=True)
 class Progress:
-    """How far a list of jobs is."""
+    """Progress of a list of jobs."""
 
     jobs: Sequence[Job]
     done: set[str]  # keys of jobs
@@ -233,7 +241,7 @@ class Progress:
 
     @property
     def work_done(self) -> float:
-        """How many jobs are done, with fractions of those that run."""
+        """Number of jobs done, with fractions of those that run."""
         return len(self.done) + sum(self.fractions.values())
 
     @property
@@ -290,7 +298,7 @@ def run_jobs(
     deadline = time.time() + budget  # nodes of a cluster share the time of day, not time.monotonic()
     running: dict[Future[Run | None], tuple[Job, ExitStack]] = {}
 
-    def tell(event: Event, fraction: float = 0.0) -> None:
+    def report(event: Event, fraction: float = 0.0) -> None:
         progress.update(event, fraction)
         on_event(progress, event)
 
@@ -306,12 +314,12 @@ def run_jobs(
         while waiting or running:
             while waiting and len(running) < workers and time.time() < deadline and not STOP.is_set():
                 job, lock = waiting.pop(0), ExitStack()
-                tell(Event(job, "started"))
+                report(Event(job, "started"))
                 if not lock.enter_context(store.lock(job)):
-                    tell(Event(job, "taken"))
+                    report(Event(job, "taken"))
                 elif run := store.find(job.key):  # another command has just saved it
                     lock.close()
-                    tell(Event(job, "done", run))
+                    report(Event(job, "done", run))
                 else:
                     workspace = store.workspace(job).absolute()
                     future = executor.submit(perform, job, workspace, deadline, threads, checkpoint_every)
@@ -322,13 +330,12 @@ def run_jobs(
                 job, lock = running.pop(future)
                 with lock:
                     event = _save(store, job, future)
-                tell(event)
-            if STOP.is_set():  # Ctrl-C has reached the workers too; a signal to this process alone has not
-                for child in multiprocessing.active_children():
-                    child.terminate()
+                report(event)
+            if STOP.is_set() and isinstance(executor, ProcessesExecutor):
+                executor.terminate()  # Ctrl-C has reached the workers too; a signal to this process alone has not
             for job, _ in running.values():
                 with suppress(OSError, ValueError):  # no progress yet, or it is being written
-                    tell(Event(job, "running"), float((store.workspace(job) / "progress").read_text()))
+                    report(Event(job, "running"), float((store.workspace(job) / "progress").read_text()))
     for job in jobs:
         if job.key not in progress.done and store.find(job.key):  # another command has saved it meanwhile
             progress.done.add(job.key)

@@ -158,10 +158,11 @@ def _current_commit() -> str:
         git("ls-files", "--error-unmatch", "__init__.py")  # an installed copy may lie inside another repository
         return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "--", ".") else "")
     except (OSError, subprocess.CalledProcessError):
-        return f"version {_version('parallelrnn')}"
+        return f"version {installed_version('parallelrnn')}"
 
 
-def _version(package: str) -> str:
+def installed_version(package: str) -> str:
+    """Return the version of a package, or "not installed"."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -180,7 +181,7 @@ def machine(threads: int) -> dict[str, Any]:
         "cores": cores(),
         "threads": threads,
         "instruction_set": "none" if INSTRUCTIONS is None else INSTRUCTIONS.name,
-        **{package: _version(package) for package in ("parallelrnn", "torch", "numpy")},
+        **{package: installed_version(package) for package in ("parallelrnn", "torch", "numpy")},
         "python": platform.python_version(),
         "system": platform.platform(),
     }

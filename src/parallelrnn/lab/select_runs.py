@@ -61,7 +61,7 @@ class CellRuns:
 
     @cached_property
     def budget_text(self) -> str:
-        """How long and on how much, and what else differs from the experiment's own configuration."""
+        """Amount of training and data, and what else differs from the experiment's own configuration."""
         shown = [name for name in SHOWN if name in self.budget and (name != "epoch_steps" or self.budget[name])]
         shown += [name for name in self.budget if name not in shown and self._is_changed(name)]
         parts = [

@@ -53,7 +53,7 @@ _INTEGERS = {"block_size": 1, "hidden_size": 1, "num_layers": 1, "devices": 1}  
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class SequenceEstimator(BaseEstimator):  # type: ignore[misc]
-    """What the classifier and the regressor share."""
+    """Base class of the classifier and the regressor."""
 
     cell: str = "gru"
     block_size: int = 2

@@ -109,7 +109,7 @@ def _checked(data: RaggedArray) -> RaggedArray:
 
 @dataclass(frozen=True)
 class ChannelScaler:
-    """What channels are normalised by."""
+    """Mean and deviation by which channels are normalised."""
 
     how: str | None
     mean: Array  # (C,)

@@ -24,7 +24,7 @@ READOUTS = ("last", "mean")
 
 @dataclass(frozen=True, kw_only=True)
 class SequenceConfig:
-    """What a network is made of."""
+    """Configuration of a sequence network."""
 
     channels: int
     outputs: int
@@ -109,7 +109,7 @@ def load_network(config: SequenceConfig, tensors: dict[str, Tensor]) -> Sequence
 
 @dataclass(frozen=True)
 class SequenceExplanation:
-    """What was learned: recurrence features with their shares, and the exact contribution of each block to outputs."""
+    """Recurrence features with their shares, and the exact contribution of each block to the outputs."""
 
     features: Features
     components: Contributions  # parts (N, K, outputs)

@@ -95,7 +95,7 @@ class PassSampler:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainerConfig:
-    """How to train."""
+    """Optimizer, schedule, batches and stopping rules of a training."""
 
     learning_rate: float = 5e-3
     schedule: Constant = field(default_factory=lambda: Exponential(0.6))
@@ -114,6 +114,8 @@ class TrainerConfig:
         check_number("gradient_clip", self.gradient_clip, "a number of at least 0 (0: no clipping)", lambda n: n >= 0)
         if self.max_time is not None:
             check_number("max_time", self.max_time, "a number of seconds above 0", lambda seconds: seconds > 0)
+        for name in ("weight_decay", "minimum_rate"):
+            check_number(name, getattr(self, name), "a number of at least 0", lambda number: number >= 0)
         for name, minimum in (("batch_size", 1), ("max_epochs", 1), ("patience", 0)):
             if getattr(self, name) is not None:
                 check_integer(name, getattr(self, name), minimum)
@@ -387,6 +389,11 @@ class Trainer(Generic[ModuleT]):
 
     def _load_state(self, progress: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         restored = Progress(**progress)
+        in_epoch = check_integer("step", restored.step, 0) < self.sampler.steps
+        if not in_epoch or restored.epoch != len(restored.errors) or len(restored.rates) != len(self.progress.rates):
+            raise ValueError("its progress is not that of such a training")
+        best = tensors_under("best.", tensors)
+        self.network.load_state_dict(best)  # raises unless they fit
         self.network.load_state_dict(tensors_under("network.", tensors))
         state = self.optimizer.state_dict()
         state["state"] = {}
@@ -394,12 +401,10 @@ class Trainer(Generic[ModuleT]):
             index, _, key = name.partition(".")
             state["state"].setdefault(int(index), {})[key] = tensor
         self.optimizer.load_state_dict(state)
-        self.best = tensors_under("best.", tensors)
+        self.best = best
         torch.set_rng_state(tensors["random.cpu"])
         if self._fabric.device.type == "cuda":
             torch.cuda.set_rng_state(tensors["random.cuda"], self._fabric.device)
-        if restored.epoch != len(restored.errors) or len(restored.rates) != len(self.progress.rates):
-            raise ValueError("its progress is not that of such a training")
         self.progress = restored
 
     def _by_first(self, work: Callable[[], bytes | None]) -> bytes | None:

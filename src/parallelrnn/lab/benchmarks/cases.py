@@ -67,7 +67,7 @@ def scaling_cases() -> list[Case]:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What `parallelrnn bench` measures, and for how long."""
+    """Choices of `parallelrnn bench`: measurements and their time."""
 
     cases: tuple[str, ...] = tuple(CASES)
     cells: tuple[str, ...] = CELLS

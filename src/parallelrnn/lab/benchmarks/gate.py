@@ -28,7 +28,7 @@ class GateError(BenchError):
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """How far one contender is from torch.nn with the same weights."""
+    """Distance of one contender from torch.nn with the same weights."""
 
     contender: str
     cell: str

@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from functools import partial
-from importlib import metadata
 from typing import Any
 
 from parallelrnn.lab.benchmarks import BenchError
 from parallelrnn.lab.experiments.experiment import run_key
-from parallelrnn.lab.runs import COMMIT, Run, RunStore, machine
+from parallelrnn.lab.runs import COMMIT, Run, RunStore, installed_version, machine
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")  # read as libraries load
 Measure = Callable[[dict[str, Any], int], dict[str, Any]]  # a configuration and a seed to a result
@@ -24,14 +23,6 @@ def provenance(threads: int, packages: Iterable[str] = ()) -> dict[str, Any]:
         "commit": COMMIT,
         "machine": {**machine(threads), **{package: installed_version(package) for package in packages}},
     }
-
-
-def installed_version(package: str) -> str:
-    """Return the version of a package, or "not installed"."""
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return "not installed"
 
 
 def check_same_machine(runs: Iterable[Run], now: dict[str, Any]) -> None:

@@ -214,7 +214,7 @@ def run(results: Path = Path("results/benchmarks"), workers: int = 2) -> None:
 
 
 class Recovered:
-    """How far the fits of one setting and method are from what was planted."""
+    """Errors of the fits of one setting and method."""
 
     def __init__(self, setting: dict[str, Any], draws: list[dict[str, Any]]) -> None:
         planted = Planted(**setting)

@@ -67,7 +67,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Layout:
-    """What the file of a table has to contain."""
+    """Expected contents of the file of a table."""
 
     source: Source
     columns: tuple[str, ...]

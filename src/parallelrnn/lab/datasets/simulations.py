@@ -142,7 +142,8 @@ def _one_blas_thread() -> AbstractContextManager[Any]:
         threadpoolctl = importlib.import_module("threadpoolctl")
     except ModuleNotFoundError as error:
         hint = "pip install 'parallelrnn[lab]'"
-        raise MissingPackageError(f"simulations need {error.name}, which is not installed", hint=hint) from error
+        problem = f"simulations need {error.name}, which is not installed"
+        raise MissingPackageError(problem, name=error.name, hint=hint) from error
     limits: AbstractContextManager[Any] = threadpoolctl.threadpool_limits(limits=1, user_api="blas")
     return limits
 

@@ -27,7 +27,7 @@ Array = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Form:
-    """What a data set has to contain."""
+    """Expected contents of a data set."""
 
     counts: tuple[int, int]  # series in the files TRAIN and TEST
     length: int
