@@ -42,12 +42,12 @@ SIDES = st.tuples(st.lists(st.floats(0.1, 0.95), max_size=3), st.lists(st.floats
 @example(([0.75, 0.5, 0.75], []), ([0.5], []), 5e-324)  # a mean so small that products with it vanish
 def test_there_and_back(ar_side: Any, ma_side: Any, mean: float) -> None:
     ar, ma = -polynomial(*ar_side), polynomial(*ma_side)
-    found = to_arma(from_arma(ar, ma, mean))
-    for given_, back in ((ar, found.ar), (ma, found.ma)):
+    model = to_arma(from_arma(ar, ma, mean))
+    for given_, back in ((ar, model.ar), (ma, model.ma)):
         assert len(back) <= len(given_)  # zeros at the end are left out
         np.testing.assert_allclose(np.pad(back, (0, len(given_) - len(back))), given_, atol=1e-10)
     # A mean comes from a division by one minus the sum of ar: the nearer to a unit root, the less is known of it.
-    assert found.mean == pytest.approx(mean, abs=1e-10 * max(1, abs(mean)) / min(1, abs(1 - ar.sum())))
+    assert model.mean == pytest.approx(mean, abs=1e-10 * max(1, abs(mean)) / min(1, abs(1 - ar.sum())))
 
 
 @pytest.mark.parametrize(
@@ -78,10 +78,10 @@ def test_several_series_there_and_back_and_as_in_statsmodels(orders: tuple[int, 
     random = np.random.default_rng(size)
     ar, ma = (random.uniform(-0.35, 0.35, (order, size, size)) / max(1, order) for order in orders)
     layer = from_arma(ar, ma, np.arange(size))
-    found = to_arma(layer)
-    np.testing.assert_allclose(found.ar, ar, atol=1e-10)
-    np.testing.assert_allclose(found.ma, ma, atol=1e-10)
-    np.testing.assert_allclose(found.mean, np.arange(size), atol=1e-10)
+    result = to_arma(layer)
+    np.testing.assert_allclose(result.ar, ar, atol=1e-10)
+    np.testing.assert_allclose(result.ma, ma, atol=1e-10)
+    np.testing.assert_allclose(result.mean, np.arange(size), atol=1e-10)
     series = some_series(size=size)
     model = ConditionalVARMA(series, *orders)
     theirs = model.filter(model.vector(ar, ma)).fittedvalues
@@ -112,9 +112,9 @@ def seasonal(season: int, first: float, other: float) -> Array:
 def test_long_seasons_there_and_back(season: int) -> None:
     """Their polynomials have dozens of roots near the unit circle, which multiply to huge numbers in a bad order."""
     ar, ma = -seasonal(season, -0.5, -0.4), seasonal(season, 0.3, 0.5)
-    found = to_arma(from_arma(ar, ma))
-    np.testing.assert_allclose(found.ar, ar, atol=1e-10)
-    np.testing.assert_allclose(found.ma, ma, atol=1e-10)
+    model = to_arma(from_arma(ar, ma))
+    np.testing.assert_allclose(model.ar, ar, atol=1e-10)
+    np.testing.assert_allclose(model.ma, ma, atol=1e-10)
 
 
 def zeros_of(layer: ParaRNN) -> int:
@@ -164,10 +164,10 @@ def autocovariances(ar: Array, ma: Array, sigma: Array, lags: int) -> Array:
     size = len(sigma)
     responses = [np.eye(size)]
     for at in range(1, 400):
-        found = ma[at - 1] if at <= len(ma) else np.zeros((size, size))
-        responses.append(found + sum(ar[i] @ responses[at - 1 - i] for i in range(min(at, len(ar)))))
+        response = ma[at - 1] if at <= len(ma) else np.zeros((size, size))
+        responses.append(response + sum(ar[i] @ responses[at - 1 - i] for i in range(min(at, len(ar)))))
     pairs = [zip(responses[lag:], responses, strict=False) for lag in range(lags)]
-    return np.array([sum(one @ sigma @ other.T for one, other in both) for both in pairs])
+    return np.array([sum(left @ sigma @ other.T for left, other in both) for both in pairs])
 
 
 def test_a_reflected_moving_average_has_the_same_autocovariances() -> None:
@@ -211,10 +211,10 @@ def test_any_linear_layer_is_an_arma_model(channels: int, units: int, options: A
             aggregate.weight[0, 3:] = aggregate.weight[1, :3] = 0
     for bias in (layer.bias_ih_l0, layer.bias_hh_l0, aggregate.bias):
         nn.init.zeros_(bias)  # so that its rest is where it starts
-    found = to_arma(layer)
+    model = to_arma(layer)
     series = torch.from_numpy(some_series(size=channels))[:, None]
     ours = layer(series.transpose(0, 1) if layer.batch_first else series)[0].detach().numpy().reshape(200, channels)
-    ma, ar = np.reshape(found.ma, (-1, channels, channels)), np.reshape(found.ar, (-1, channels, channels))
+    ma, ar = np.reshape(model.ma, (-1, channels, channels)), np.reshape(model.ar, (-1, channels, channels))
     values, errors, forecasts = series[:, 0].numpy(), [], []
     for t, value in enumerate(values):  # the equation of the model, step by step
         past = [ar[i] @ values[t - 1 - i] for i in range(min(t, len(ar)))]

@@ -111,11 +111,11 @@ def test_partial_autocorrelations_are_those_of_the_process(count: int) -> None:
 def test_forecasts_are_those_of_statsmodels(name: str) -> None:
     series, p, q = series_of(name)
     fitted = ARMA(p, q).fit(series)
-    found = fitted.forecast(30, level=80)
+    forecast = fitted.forecast(30, level=80)
     filtered = conditional_arma(series, p, q, p).filter([*fitted.params, fitted.variance])
     theirs = filtered.get_forecast(30, exog=np.ones(30))
-    np.testing.assert_allclose(found.point, theirs.predicted_mean, rtol=1e-9)
-    np.testing.assert_allclose(np.stack([found.lower, found.upper], 1), theirs.conf_int(alpha=0.2), rtol=1e-9)
+    np.testing.assert_allclose(forecast.point, theirs.predicted_mean, rtol=1e-9)
+    np.testing.assert_allclose(np.stack([forecast.lower, forecast.upper], 1), theirs.conf_int(alpha=0.2), rtol=1e-9)
 
 
 def test_a_fit_is_read_and_summarised() -> None:
@@ -135,11 +135,11 @@ def test_a_fit_is_read_and_summarised() -> None:
 
 def test_neither_scale_nor_level_matters() -> None:
     series, p, q = series_of("ARMA(1, 1)")
-    one, other = ARMA(p, q).fit(series), ARMA(p, q).fit(1e6 * series - 1e9)
-    np.testing.assert_allclose(one.params[1:], other.params[1:], rtol=1e-5)
-    assert other.variance == pytest.approx(1e12 * one.variance)
-    np.testing.assert_allclose(one.standard_errors[1:], other.standard_errors[1:], rtol=1e-4)
-    assert other.standard_errors[0] == pytest.approx(1e6 * one.standard_errors[0], rel=1e-4)
+    fitted, other = ARMA(p, q).fit(series), ARMA(p, q).fit(1e6 * series - 1e9)
+    np.testing.assert_allclose(fitted.params[1:], other.params[1:], rtol=1e-5)
+    assert other.variance == pytest.approx(1e12 * fitted.variance)
+    np.testing.assert_allclose(fitted.standard_errors[1:], other.standard_errors[1:], rtol=1e-4)
+    assert other.standard_errors[0] == pytest.approx(1e6 * fitted.standard_errors[0], rel=1e-4)
 
 
 def test_as_much_given_makes_orders_comparable() -> None:

@@ -79,12 +79,12 @@ COEFFICIENTS = st.lists(st.floats(0, 0.5), max_size=3)
 @example(0.1, 0.2, [], [0.5, 0.3])  # integrated
 def test_there_and_back(omega: float, first: float, later: list[float], beta: list[float]) -> None:
     alpha = [first, *later]
-    beta = [one / max(1.0, sum(beta) / 0.98) for one in beta]
-    found = to_garch(from_garch(omega, alpha, beta))
-    for given_, back in ((alpha, found.alpha), (beta, found.beta)):
+    beta = [coefficient / max(1.0, sum(beta) / 0.98) for coefficient in beta]
+    model = to_garch(from_garch(omega, alpha, beta))
+    for given_, back in ((alpha, model.alpha), (beta, model.beta)):
         assert len(back) <= len(given_)  # zeros at the end are left out
         np.testing.assert_allclose(np.pad(back, (0, len(given_) - len(back))), given_, atol=1e-10)
-    assert found.omega == pytest.approx(omega, rel=1e-10)
+    assert model.omega == pytest.approx(omega, rel=1e-10)
 
 
 @pytest.mark.parametrize("model", MODELS, ids=str)
@@ -141,8 +141,8 @@ def test_memory_is_beta_and_forecasts_are_alpha_and_beta(model: tuple[float, lis
     both = np.pad(alpha, (0, order - len(alpha))) + np.pad(beta, (0, order - len(beta)))
     layer = from_garch(*model)
     for table, coefficients in ((recurrence_features(layer), beta), (forecast_modes(layer), both)):
-        found = sorted(row.modulus for row in table for _ in range(row.order * (1 + (row.kind == "C"))))
-        assert [one for one in found if one > 1e-6] == pytest.approx(inverse_roots(coefficients), rel=1e-7)
+        moduli = sorted(row.modulus for row in table for _ in range(row.order * (1 + (row.kind == "C"))))
+        assert [modulus for modulus in moduli if modulus > 1e-6] == pytest.approx(inverse_roots(coefficients), rel=1e-7)
     half_life = math.log(0.5) / math.log(inverse_roots(both)[-1])
     assert GarchCoefficients(omega, *map(np.array, (alpha, beta))).half_life == pytest.approx(half_life, rel=1e-9)
 
@@ -224,12 +224,12 @@ def test_variances_and_forecasts_of_a_fit_are_those_of_arch_with_its_parameters(
 @pytest.mark.parametrize("scale", [1e-6, 1e5])
 def test_units_do_not_matter(scale: float) -> None:
     returns = market("sp500")
-    one, other = our_fit("sp500", 1, 1), GARCH().fit(scale * returns)
+    fitted, other = our_fit("sp500", 1, 1), GARCH().fit(scale * returns)
     units = np.array([scale, scale**2, 1.0, 1.0])
     # Rounding of the returns moves the maximum by the root of it, where the likelihood is flat.
-    np.testing.assert_allclose(other.params / units, one.params, rtol=1e-6, atol=1e-8)
-    np.testing.assert_allclose(other.standard_errors / units, one.standard_errors, rtol=1e-6)
-    assert other.log_likelihood + len(returns) * math.log(scale) == pytest.approx(one.log_likelihood, rel=1e-10)
+    np.testing.assert_allclose(other.params / units, fitted.params, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(other.standard_errors / units, fitted.standard_errors, rtol=1e-6)
+    assert other.log_likelihood + len(returns) * math.log(scale) == pytest.approx(fitted.log_likelihood, rel=1e-10)
 
 
 def test_what_made_the_returns_is_found() -> None:
@@ -264,7 +264,7 @@ def test_the_best_of_several_maxima_is_found(seed: int) -> None:
     assert GARCH().fit(noise).log_likelihood >= max(theirs) - 1e-6
 
 
-def test_the_search_from_the_best_start_goes_on_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_search_from_the_best_start_continues_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(estimation, "_FIRST_ITERATIONS", 1)
     theirs = arch_fit("sp500", 1, 1)
     assert GARCH().fit(market("sp500")).log_likelihood >= theirs.loglikelihood - 1e-8

@@ -100,8 +100,8 @@ def test_there_and_back(size: int, seed: int) -> None:
     garch = random.normal(size=(length, length))
     garch *= random.uniform(0.1, 0.99) / abs(np.linalg.eigvals(garch)).max()
     given_ = VechCoefficients(random.normal(size=length), random.normal(size=(length, length)), garch)
-    for one, back in zip(given_, to_vech(from_vech(*given_)), strict=True):
-        np.testing.assert_allclose(back, one, atol=1e-10)
+    for matrix, back in zip(given_, to_vech(from_vech(*given_)), strict=True):
+        np.testing.assert_allclose(back, matrix, atol=1e-10)
 
 
 def test_a_part_of_the_output_may_be_in_the_bias_of_the_aggregate() -> None:
@@ -112,8 +112,8 @@ def test_a_part_of_the_output_may_be_in_the_bias_of_the_aggregate() -> None:
         less = torch.linalg.solve(moved.aggregate.weight, level)
         moved.bias_ih_l0.add_(recurrent @ less - less)
         moved.aggregate.bias.add_(level)
-    for one, back in zip(bekk(C, A, B), to_vech(moved), strict=True):
-        np.testing.assert_allclose(back, one, atol=1e-10)
+    for matrix, back in zip(bekk(C, A, B), to_vech(moved), strict=True):
+        np.testing.assert_allclose(back, matrix, atol=1e-10)
     np.testing.assert_allclose(covariance_path(moved, errors), covariance_path(layer, errors), rtol=1e-9)
     forecasts = covariance_forecast(layer, errors, 20)
     np.testing.assert_allclose(covariance_forecast(moved, errors, 20), forecasts, rtol=1e-9)
@@ -136,26 +136,26 @@ def test_the_path_of_any_vech_model_is_that_of_its_equations() -> None:
     errors = random.standard_normal((100, 2))
     now = product = [1.5, 0.2, 1.1]
     path = covariance_path(from_vech(constant, arch, garch), errors, [[1.5, 0.2], [0.2, 1.1]])
-    for (first, second), found in zip(errors, path, strict=True):
+    for (first, second), covariance in zip(errors, path, strict=True):
         now = [
             constant[i] + sum(arch[i, j] * product[j] for j in range(3)) + sum(garch[i, j] * now[j] for j in range(3))
             for i in range(3)
         ]
-        np.testing.assert_allclose(found, [[now[0], now[1]], [now[1], now[2]]], rtol=1e-10)
+        np.testing.assert_allclose(covariance, [[now[0], now[1]], [now[1], now[2]]], rtol=1e-10)
         product = [first * first, second * first, second * second]
 
 
 def test_forecasts_are_those_of_the_matrices_and_tend_to_the_unconditional_covariance() -> None:
     errors, level = simulated(50), np.eye(2)
     coefficients = bekk(C, A, B)
-    found = covariance_forecast(from_vech(*coefficients), errors, 400, level)
+    forecasts = covariance_forecast(from_vech(*coefficients), errors, 400, level)
     now = bekk_path(C, A, B, errors, level)[-1]
-    for forecast in found:
+    for forecast in forecasts:
         np.testing.assert_allclose(forecast, now, rtol=1e-9)
         now = C @ C.T + A @ now @ A.T + B @ now @ B.T
-    np.testing.assert_allclose(found[-1], coefficients.unconditional_covariance, rtol=1e-6)
+    np.testing.assert_allclose(forecasts[-1], coefficients.unconditional_covariance, rtol=1e-6)
     # What is left of the way shrinks at the pace of the slowest mode.
-    left = abs(found - coefficients.unconditional_covariance)[:, 0, 0]
+    left = abs(forecasts - coefficients.unconditional_covariance)[:, 0, 0]
     assert left[100] / left[99] == pytest.approx(coefficients.persistence, rel=1e-4)
     assert coefficients.half_life == pytest.approx(math.log(0.5) / math.log(coefficients.persistence))
 
@@ -164,11 +164,11 @@ def test_memory_is_phi_and_forecasts_are_theta_and_phi() -> None:
     coefficients = bekk(C, A, B)
     layer = from_vech(*coefficients)
     first, second = np.linalg.eigvals(B)
-    found = sorted(feature.modulus for feature in recurrence_features(layer))
-    assert found == pytest.approx(sorted([first**2, first * second, second**2]), rel=1e-9)
+    moduli = sorted(feature.modulus for feature in recurrence_features(layer))
+    assert moduli == pytest.approx(sorted([first**2, first * second, second**2]), rel=1e-9)
     loop = abs(np.linalg.eigvals(coefficients.arch + coefficients.garch))
-    found = [mode.modulus for mode in forecast_modes(layer) for _ in range(1 + (mode.kind == "C"))]
-    assert sorted(found) == pytest.approx(sorted(loop), rel=1e-9)
+    moduli = [mode.modulus for mode in forecast_modes(layer) for _ in range(1 + (mode.kind == "C"))]
+    assert sorted(moduli) == pytest.approx(sorted(loop), rel=1e-9)
 
 
 def test_diagonal_matrices_give_each_series_its_own_variance_as_in_arch() -> None:
@@ -210,7 +210,7 @@ def test_the_fit_of_two_markets_is_a_maximum() -> None:
     best = value(fitted.params)
     assert fitted.log_likelihood == pytest.approx(best, rel=1e-10)
     pairs = zip(returns, fitted.covariances, strict=True)
-    densities = [multivariate_normal.logpdf(one, fitted.mean, covariance) for one, covariance in pairs]
+    densities = [multivariate_normal.logpdf(pair, fitted.mean, covariance) for pair, covariance in pairs]
     assert sum(densities) == pytest.approx(best, rel=1e-10)
     # A step of a thousandth of a standard error costs about 5e-7 if errors are Gaussian; values round to about 1e-12.
     for at, error in enumerate(fitted.standard_errors):

@@ -29,21 +29,21 @@ def fitted(df: pd.DataFrame) -> Forecaster:
 
 
 def test_forecasts_come_as_a_table_after_the_data(fitted: Forecaster, df: pd.DataFrame) -> None:
-    found = fitted.predict(level=[80, 95])
-    assert list(found.columns) == ["unique_id", "ds", "yhat", "yhat-lo-80", "yhat-hi-80", "yhat-lo-95", "yhat-hi-95"]
-    assert found["unique_id"].tolist() == ["a"] * 12 + ["b"] * 12
+    forecast = fitted.predict(level=[80, 95])
+    assert list(forecast.columns) == ["unique_id", "ds", "yhat", "yhat-lo-80", "yhat-hi-80", "yhat-lo-95", "yhat-hi-95"]
+    assert forecast["unique_id"].tolist() == ["a"] * 12 + ["b"] * 12
     expected = pd.date_range(df["ds"].max(), periods=13, freq="h")[1:]
-    assert found["ds"].tolist() == [*expected, *expected]
-    assert (found["yhat-lo-95"] <= found["yhat-lo-80"]).all()
-    assert (found["yhat-lo-80"] < found["yhat"]).all()
-    assert (found["yhat-hi-80"] <= found["yhat-hi-95"]).all()
+    assert forecast["ds"].tolist() == [*expected, *expected]
+    assert (forecast["yhat-lo-95"] <= forecast["yhat-lo-80"]).all()
+    assert (forecast["yhat-lo-80"] < forecast["yhat"]).all()
+    assert (forecast["yhat-hi-80"] <= forecast["yhat-hi-95"]).all()
 
 
 def test_the_components_of_a_forecast_sum_to_it(fitted: Forecaster) -> None:
-    found = fitted.predict(decompose=True)
-    components = found.drop(columns=["unique_id", "ds", "yhat"])
+    forecast = fitted.predict(decompose=True)
+    components = forecast.drop(columns=["unique_id", "ds", "yhat"])
     assert components.columns[:2].tolist() == ["level", "calendar 24 h"]
-    np.testing.assert_allclose(components.sum(axis=1), found["yhat"], rtol=1e-5)
+    np.testing.assert_allclose(components.sum(axis=1), forecast["yhat"], rtol=1e-5)
 
 
 def test_the_same_table_again_gives_the_same_forecast(fitted: Forecaster, df: pd.DataFrame) -> None:
@@ -55,13 +55,13 @@ def test_the_same_table_again_gives_the_same_forecast(fitted: Forecaster, df: pd
     np.testing.assert_allclose(only["yhat"], known["yhat"][12:])
 
 
-def test_forecasts_go_on_from_newer_data(fitted: Forecaster, df: pd.DataFrame) -> None:
+def test_forecasts_continue_from_newer_data(fitted: Forecaster, df: pd.DataFrame) -> None:
     longer = hourly(430)
-    found = fitted.predict(longer, level=[80])
-    assert found["ds"].min() == longer["ds"].max() + pd.Timedelta(hours=1)
+    forecast = fitted.predict(longer, level=[80])
+    assert forecast["ds"].min() == longer["ds"].max() + pd.Timedelta(hours=1)
     scale = df.groupby("unique_id")["y"].std()
     truth = hourly(442, noise=0.0).groupby("unique_id").tail(12)
-    error = (found["yhat"].to_numpy() - truth["y"].to_numpy()) / scale[found["unique_id"]].to_numpy()
+    error = (forecast["yhat"].to_numpy() - truth["y"].to_numpy()) / scale[forecast["unique_id"]].to_numpy()
     assert abs(error).mean() < 0.5
 
 
@@ -78,11 +78,11 @@ def test_intervals_of_other_data_come_from_their_latest_errors(fitted: Forecaste
     scale = df.groupby("unique_id")["y"].std()
 
     def widths(table: pd.DataFrame) -> pd.Series:
-        found = fitted.predict(table, level=[80])
-        width = (found["yhat-hi-80"] - found["yhat-lo-80"]) / scale[found["unique_id"]].to_numpy()
-        return width.groupby(found["unique_id"]).mean()
+        forecast = fitted.predict(table, level=[80])
+        width = (forecast["yhat-hi-80"] - forecast["yhat-lo-80"]) / scale[forecast["unique_id"]].to_numpy()
+        return width.groupby(forecast["unique_id"]).mean()
 
-    usual = fitted.predict(level=[80]).assign(width=lambda found: found["yhat-hi-80"] - found["yhat-lo-80"])
+    usual = fitted.predict(level=[80]).assign(width=lambda forecast: forecast["yhat-hi-80"] - forecast["yhat-lo-80"])
     few = widths(df.groupby("unique_id").tail(60))
     expected = usual.groupby("unique_id")["width"].mean() / scale
     np.testing.assert_allclose(few, expected, rtol=1e-5)
@@ -93,18 +93,18 @@ def test_intervals_of_other_data_come_from_their_latest_errors(fitted: Forecaste
 
 
 def test_a_series_shorter_than_the_look_back_is_forecast(fitted: Forecaster) -> None:
-    found = fitted.predict(hourly(20, ids=("c",)))
-    assert np.isfinite(found["yhat"]).all()
+    forecast = fitted.predict(hourly(20, ids=("c",)))
+    assert np.isfinite(forecast["yhat"]).all()
 
 
 def test_polars_in_polars_out(df: pd.DataFrame, fitted: Forecaster) -> None:
     same = quick().fit(pl.from_pandas(df))
-    found = same.predict(level=[80])
-    assert isinstance(found, pl.DataFrame)
+    forecast = same.predict(level=[80])
+    assert isinstance(forecast, pl.DataFrame)
     expected = fitted.predict(level=[80])
-    assert found.columns == list(expected.columns)
-    np.testing.assert_allclose(found["yhat"].to_numpy(), expected["yhat"])
-    assert found["ds"].to_list() == expected["ds"].dt.to_pydatetime().tolist()
+    assert forecast.columns == list(expected.columns)
+    np.testing.assert_allclose(forecast["yhat"].to_numpy(), expected["yhat"])
+    assert forecast["ds"].to_list() == expected["ds"].dt.to_pydatetime().tolist()
 
 
 def test_dates_of_polars_come_back_as_dates(tmp_path: Path) -> None:
@@ -112,22 +112,22 @@ def test_dates_of_polars_come_back_as_dates(tmp_path: Path) -> None:
     table = table.with_columns(pl.col("ds").cast(pl.Date))
     forecaster = quick().fit(table)
     loaded = Forecaster.load(forecaster.save(tmp_path / "model"))
-    for found in (forecaster.predict(), loaded.predict(table)):
-        assert found["ds"].dtype == pl.Date
-        assert found["ds"][0] == date(2024, 7, 19)
+    for forecast in (forecaster.predict(), loaded.predict(table)):
+        assert forecast["ds"].dtype == pl.Date
+        assert forecast["ds"][0] == date(2024, 7, 19)
     assert forecaster.cross_validation(table)["cutoff"].dtype == pl.Date
     assert pd.api.types.is_datetime64_dtype(loaded.predict(table.to_pandas())["ds"])
 
 
 def test_a_wide_table_is_its_columns_as_series(df: pd.DataFrame, fitted: Forecaster) -> None:
-    found = quick().fit(wide(df), target_col=["a", "b"]).predict()
-    pd.testing.assert_frame_equal(found, fitted.predict())
+    forecast = quick().fit(wide(df), target_col=["a", "b"]).predict()
+    pd.testing.assert_frame_equal(forecast, fitted.predict())
 
 
 def test_one_series_needs_no_id(df: pd.DataFrame) -> None:
-    one = df[df["unique_id"] == "a"].drop(columns="unique_id").rename(columns={"ds": "when", "y": "load"})
-    found = quick().fit(one, time_col="when", target_col="load").predict()
-    assert list(found.columns) == ["when", "yhat"]
+    series = df[df["unique_id"] == "a"].drop(columns="unique_id").rename(columns={"ds": "when", "y": "load"})
+    forecast = quick().fit(series, time_col="when", target_col="load").predict()
+    assert list(forecast.columns) == ["when", "yhat"]
 
 
 def test_mixed_channels_see_each_other() -> None:
@@ -147,9 +147,9 @@ def test_mixed_channels_see_each_other() -> None:
 
 def test_quantiles_in_place_of_conformal_intervals(df: pd.DataFrame) -> None:
     forecaster = quick(quantiles=[0.9, 0.1, 0.5], max_epochs=8).fit(df)
-    found = forecaster.predict(level=[80])
-    assert (found["yhat-lo-80"] <= found["yhat"]).all()
-    assert (found["yhat"] <= found["yhat-hi-80"]).all()
+    forecast = forecaster.predict(level=[80])
+    assert (forecast["yhat-lo-80"] <= forecast["yhat"]).all()
+    assert (forecast["yhat"] <= forecast["yhat-hi-80"]).all()
     with raises(ArgumentError, "0.025", "80", argument="level", got=95):
         forecaster.predict(level=[95])
     tests = forecaster.cross_validation(df, n_windows=8, step_size=5, level=[80])
@@ -159,16 +159,16 @@ def test_quantiles_in_place_of_conformal_intervals(df: pd.DataFrame) -> None:
 
 def test_cross_validation_forecasts_what_a_user_would_have_forecast(df: pd.DataFrame) -> None:
     forecaster = quick()
-    found = forecaster.cross_validation(df, n_windows=3, step_size=7, level=[80])
-    assert list(found.columns) == ["unique_id", "ds", "cutoff", "y", "yhat", "yhat-lo-80", "yhat-hi-80"]
+    tests = forecaster.cross_validation(df, n_windows=3, step_size=7, level=[80])
+    assert list(tests.columns) == ["unique_id", "ds", "cutoff", "y", "yhat", "yhat-lo-80", "yhat-hi-80"]
     with pytest.raises(NotFittedError):
         forecaster.predict()
     ends = df["ds"].max() - pd.to_timedelta([26, 19, 12], unit="h")
-    assert sorted(found["cutoff"].unique()) == list(ends)
+    assert sorted(tests["cutoff"].unique()) == list(ends)
     by_hand = quick().fit(df[df["ds"] <= ends[0]])
     for cutoff in ends:
         mine = by_hand.predict(df[df["ds"] <= cutoff], level=[80])
-        its = found[found["cutoff"] == cutoff].reset_index(drop=True)
+        its = tests[tests["cutoff"] == cutoff].reset_index(drop=True)
         for name in ("yhat", "yhat-lo-80"):
             np.testing.assert_allclose(mine[name], its[name], rtol=1e-5)
         observed = its.merge(df, on=["unique_id", "ds"])
@@ -176,9 +176,9 @@ def test_cross_validation_forecasts_what_a_user_would_have_forecast(df: pd.DataF
 
 
 def test_cross_validation_can_fit_anew_for_every_window(df: pd.DataFrame) -> None:
-    found = quick().cross_validation(df, n_windows=2, refit=True)
-    last = quick().fit(df[df["ds"] <= found["cutoff"].max()]).predict()
-    its = found[found["cutoff"] == found["cutoff"].max()]
+    tests = quick().cross_validation(df, n_windows=2, refit=True)
+    last = quick().fit(df[df["ds"] <= tests["cutoff"].max()]).predict()
+    its = tests[tests["cutoff"] == tests["cutoff"].max()]
     np.testing.assert_allclose(last["yhat"], its["yhat"], rtol=1e-5)
 
 
@@ -200,8 +200,8 @@ def test_an_explanation_names_the_cycles_with_their_shares(fitted: Forecaster) -
 def test_without_waves_there_are_no_modes_but_those_of_the_calendar(df: pd.DataFrame) -> None:
     forecaster = quick(decoder="linear").fit(df)
     assert [mode.source for mode in forecaster.explain().modes] == ["the calendar"]
-    found = forecaster.predict(decompose=True)
-    np.testing.assert_allclose(found[["level", "calendar 24 h", "decoder"]].sum(axis=1), found["yhat"], rtol=1e-5)
+    forecast = forecaster.predict(decompose=True)
+    np.testing.assert_allclose(forecast[["level", "calendar 24 h", "decoder"]].sum(axis=1), forecast["yhat"], rtol=1e-5)
 
 
 @pytest.mark.parametrize("cell", ["rnn", "lstm", "gru", "brt"])
@@ -214,8 +214,8 @@ def test_other_cells_forecast_and_explain(cell: str, df: pd.DataFrame) -> None:
 
 def test_a_constant_series_stays_constant() -> None:
     df = pd.DataFrame({"ds": pd.date_range("2024-01-01", periods=200, freq="D"), "y": 7.0})
-    found = quick().fit(df).predict(level=[80])
-    np.testing.assert_allclose(found[["yhat", "yhat-lo-80", "yhat-hi-80"]], 7.0, atol=1e-3)
+    forecast = quick().fit(df).predict(level=[80])
+    np.testing.assert_allclose(forecast[["yhat", "yhat-lo-80", "yhat-hi-80"]], 7.0, atol=1e-3)
 
 
 def test_gaps_are_filled_with_a_warning(df: pd.DataFrame) -> None:
@@ -308,9 +308,9 @@ def test_what_fills_a_gap_tells_nothing_of_what_came_after_it() -> None:
     table = hourly(ids=("a",))
     table.loc[380:393, "y"] = np.nan  # the last window starts in the gap
     other = table.assign(y=np.where(table.index > 393, 1000.0, table["y"]))
-    found = []
-    for one in (table, other):
+    frames = []
+    for data in (table, other):
         with pytest.warns(UserWarning, match="14 values missing"):
-            tests = quick(horizon=10).cross_validation(one, n_windows=1, level=[80], val_size=60)
-        found.append(tests.drop(columns="y"))
-    pd.testing.assert_frame_equal(*found)
+            tests = quick(horizon=10).cross_validation(data, n_windows=1, level=[80], val_size=60)
+        frames.append(tests.drop(columns="y"))
+    pd.testing.assert_frame_equal(*frames)

@@ -32,15 +32,15 @@ def test_conformal_quantiles_are_those_of_the_definition(seed: int, count: int, 
             assert (width[step] <= ordered[above - 1, step] + 1e-6).all()
 
 
-def test_intervals_hold_what_they_promise_where_residuals_go_on_as_they_were() -> None:
+def test_intervals_hold_what_they_promise_where_residuals_continue_as_they_were() -> None:
     generator = torch.Generator().manual_seed(0)
-    held = []
+    coverage = []
     for _ in range(300):
         residuals = torch.randn(101, 4, 1, generator=generator)
         width = Calibration.of([residuals[:-1]]).conformal_quantile(80)[0]
-        held.append(float((residuals[-1].abs() <= width).float().mean()))
+        coverage.append(float((residuals[-1].abs() <= width).float().mean()))
     # 1200 values of 80 % or a little more, those of one draw dependent through its quantiles: a standard error of 1 %.
-    assert 0.78 < np.mean(held) < 0.84
+    assert 0.78 < np.mean(coverage) < 0.84
 
 
 def test_what_was_not_observed_is_left_out() -> None:

@@ -48,7 +48,7 @@ def test_covariates_known_ahead_have_their_effect(forecaster: Forecaster, table:
 
 
 def test_cross_validation_knows_them_ahead(table: pd.DataFrame) -> None:
-    """As `predict` does, if it is told what came."""
+    """As `predict` does when it is given the values ahead."""
     forecaster = quick(future_covariates=["holiday"], dropout=0.0)
     tests = forecaster.cross_validation(table, n_windows=2, step_size=5)
     for cutoff, its in tests.groupby("cutoff"):
@@ -98,11 +98,11 @@ def test_static_ones_tell_series_apart() -> None:
         frames.append(pd.DataFrame({"unique_id": name, "ds": stamps, "y": noise + sign * 0.05 * time, "size": sign}))
     table = pd.concat(frames, ignore_index=True)
     forecaster = quick(static_covariates=["size"], max_epochs=5).fit(table)
-    found = {
+    forecasts = {
         sign: forecaster.predict(table.assign(unique_id=table["unique_id"] + "!", size=sign))["yhat"].to_numpy()
         for sign in (-1.0, 1.0)
     }
-    assert (found[1.0].mean() - found[-1.0].mean()) > 0.1
+    assert (forecasts[1.0].mean() - forecasts[-1.0].mean()) > 0.1
 
 
 def test_constant_ones_have_no_scale() -> None:
@@ -116,7 +116,7 @@ def test_constant_ones_have_no_scale() -> None:
 def test_an_explanation_tells_the_share_of_covariates_known_ahead() -> None:
     table = hourly(ids=("a",))
     random = np.random.default_rng(0)
-    table = table.assign(price=random.standard_normal(len(table)), y=lambda found: found["y"] + 3 * found["price"])
+    table = table.assign(price=random.standard_normal(len(table)), y=lambda frame: frame["y"] + 3 * frame["price"])
     modes = quick(future_covariates=["price"], max_epochs=4).fit(table).explain().modes
     share = re.search(r"future covariates, with a share of ([\d.]+)%", str(modes.summary()).replace("\n", " "))
     assert share is not None

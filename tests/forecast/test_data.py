@@ -23,14 +23,14 @@ def test_a_long_table_becomes_arrays() -> None:
     assert panel.grid == Grid("h", pd.Timestamp("2024-02-27"))
     assert panel.columns is FULL
     assert panel.notes == ()
-    assert [(one.name, one.position, len(one), one.end) for one in panel.series] == [("b", 0, 12, 12), ("a", 1, 11, 12)]
-    for one, (_, rows) in zip(panel.series, table.groupby("unique_id", sort=False), strict=True):
-        np.testing.assert_array_equal(one.values, rows[["y"]])
-        np.testing.assert_array_equal(one.past, rows[["wind"]])
-        np.testing.assert_array_equal(one.future, rows[["price"]])
-        assert one.static.tolist() == [rows["size"].iloc[0]]
-        assert one.observed.all()
-        assert one.observed.shape == one.values.shape
+    assert [(s.name, s.position, len(s), s.end) for s in panel.series] == [("b", 0, 12, 12), ("a", 1, 11, 12)]
+    for series, (_, rows) in zip(panel.series, table.groupby("unique_id", sort=False), strict=True):
+        np.testing.assert_array_equal(series.values, rows[["y"]])
+        np.testing.assert_array_equal(series.past, rows[["wind"]])
+        np.testing.assert_array_equal(series.future, rows[["price"]])
+        assert series.static.tolist() == [rows["size"].iloc[0]]
+        assert series.observed.all()
+        assert series.observed.shape == series.values.shape
 
 
 def test_a_table_of_one_series_is_named_by_its_target() -> None:
@@ -51,11 +51,11 @@ def wide() -> pd.DataFrame:
 def test_each_target_of_a_wide_table_is_a_series() -> None:
     table = wide()
     panel = read_panel(table, WIDE)
-    assert [one.name for one in panel.series] == ["y", "z"]
-    for one in panel.series:
-        np.testing.assert_array_equal(one.values, table[[one.name]])
-        np.testing.assert_array_equal(one.past, table[["wind"]])
-        assert (one.position, len(one)) == (0, 10)
+    assert [series.name for series in panel.series] == ["y", "z"]
+    for series in panel.series:
+        np.testing.assert_array_equal(series.values, table[[series.name]])
+        np.testing.assert_array_equal(series.past, table[["wind"]])
+        assert (series.position, len(series)) == (0, 10)
 
 
 def test_mixed_targets_are_the_channels_of_one_series() -> None:
@@ -68,7 +68,7 @@ def test_mixed_targets_are_the_channels_of_one_series() -> None:
 
 def test_mixed_targets_keep_the_ids_of_their_series() -> None:
     panel = read_panel(two_series(), replace(FULL, targets=("y", "wind"), past=("price",), future=()), mixed=True)
-    assert [(one.name, one.values.shape) for one in panel.series] == [("b", (12, 2)), ("a", (11, 2))]
+    assert [(series.name, series.values.shape) for series in panel.series] == [("b", (12, 2)), ("a", (11, 2))]
 
 
 @settings(max_examples=20, deadline=None)
@@ -86,7 +86,7 @@ def test_the_index_of_pandas_says_nothing() -> None:
 
 def test_series_stay_in_the_order_in_which_they_come() -> None:
     table = pd.concat([one_series(hours(), unique_id=name) for name in ("m", "z", "a")])
-    assert [one.name for one in read_panel(table, LONG).series] == ["m", "z", "a"]
+    assert [series.name for series in read_panel(table, LONG).series] == ["m", "z", "a"]
 
 
 def test_the_table_is_left_as_it_was() -> None:
@@ -137,7 +137,7 @@ NUMBERS = {
 
 @pytest.mark.parametrize("numbers", NUMBERS.values(), ids=list(NUMBERS))
 def test_columns_of_numbers(numbers: pd.Series) -> None:
-    values = [np.nan if pd.isna(one) else float(one) for one in numbers]
+    values = [np.nan if pd.isna(number) else float(number) for number in numbers]
     filled = pd.Series(values).interpolate().to_numpy()[:, None]
     columns = replace(ONE, future=("x",))
     for table in (one_series(hours(4), x=numbers), pl.from_pandas(one_series(hours(4), x=numbers))):
@@ -163,10 +163,10 @@ def test_columns_of_numbers(numbers: pd.Series) -> None:
 def test_ids_of_any_kind_stay_what_they_are(ids: Any) -> None:
     table = one_series([*hours(5), *hours(5)], unique_id=ids)
     names = [table["unique_id"].iloc[0], table["unique_id"].iloc[5]]
-    for one in (table, pl.from_pandas(table)):
-        found = [series.name for series in read_panel(one, LONG).series]
-        assert found == names
-        assert type(found[0]) in (str, int, bool)
+    for frame in (table, pl.from_pandas(table)):
+        result = [series.name for series in read_panel(frame, LONG).series]
+        assert result == names
+        assert type(result[0]) in (str, int, bool)
 
 
 @pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame])
@@ -214,9 +214,9 @@ def test_two_columns_of_one_name_are_rejected() -> None:
 )
 def test_columns_have_to_be_there_with_one_role(columns: Columns, facts: list[str]) -> None:
     table = one_series(hours(), unique_id="a")[["unique_id", "ds", "y"]]
-    for one in (table, pl.from_pandas(table)):
+    for frame in (table, pl.from_pandas(table)):
         with raises(TableError, *facts):
-            read_panel(one, columns)
+            read_panel(frame, columns)
 
 
 def test_unused_columns_are_named() -> None:
@@ -263,9 +263,9 @@ def test_values_too_large_are_rejected_with_their_row(role: str, value: float, r
     table = two_series()
     table.loc[15, column] = value
     table = table[::-1] if reverse else table
-    for one in (table, pl.from_pandas(table)):
+    for frame in (table, pl.from_pandas(table)):
         with raises(TableError, f"series 'a', row {7 if reverse else 15}: '{column}' is {value}", "1e+100"):
-            read_panel(one, FULL)
+            read_panel(frame, FULL)
 
 
 def test_series_whose_squares_vanish_are_rejected() -> None:
@@ -337,4 +337,4 @@ def test_the_ends_of_a_series() -> None:
     assert_same_series(series.without_last(0), series)
     assert len(series.without_last(15)) == len(series.without_last(11)) == 0
     panel = read_panel(two_series(), FULL).without_last(5)
-    assert [(one.position, len(one)) for one in panel.series] == [(0, 7), (1, 6)]
+    assert [(item.position, len(item)) for item in panel.series] == [(0, 7), (1, 6)]

@@ -22,11 +22,11 @@ from tests.training.samples import hourly, quick
 @pytest.mark.parametrize(("horizon", "lookback"), [(1, 24), (1, 1), (12, 1), (30, 4)])
 def test_short_horizons_and_look_backs(horizon: int, lookback: int, tmp_path: Path) -> None:
     forecaster = quick(horizon, lookback).fit(hourly())
-    found = forecaster.predict(level=[80], decompose=True)
-    assert len(found) == 2 * horizon
-    assert np.isfinite(found.drop(columns=["unique_id", "ds"]).to_numpy()).all()
-    parts = found.drop(columns=["unique_id", "ds", "yhat", "yhat-lo-80", "yhat-hi-80"])
-    np.testing.assert_allclose(parts.sum(axis=1), found["yhat"], rtol=1e-4)
+    forecast = forecaster.predict(level=[80], decompose=True)
+    assert len(forecast) == 2 * horizon
+    assert np.isfinite(forecast.drop(columns=["unique_id", "ds"]).to_numpy()).all()
+    parts = forecast.drop(columns=["unique_id", "ds", "yhat", "yhat-lo-80", "yhat-hi-80"])
+    np.testing.assert_allclose(parts.sum(axis=1), forecast["yhat"], rtol=1e-4)
     explanation = forecaster.explain()
     assert sum(mode.share for mode in explanation.modes) == pytest.approx(1, abs=1e-5)
     assert "stay as they are" not in forecaster.report(tmp_path / "page.html").read_text()
@@ -45,16 +45,16 @@ def test_intervals_where_nothing_is_left_to_calibrate_on() -> None:
     table = hourly()
     forecaster = quick().fit(table)
     for few in (table.groupby("unique_id").head(200), hourly(30, ids=("c",))):
-        found = forecaster.predict(few, level=[80])
-        assert (found["yhat-hi-80"] > found["yhat-lo-80"]).all()
+        forecast = forecaster.predict(few, level=[80])
+        assert (forecast["yhat-hi-80"] > forecast["yhat-lo-80"]).all()
 
 
 def test_there_are_intervals_beyond_a_thousand_steps() -> None:
     assert recent_windows(12) == 1000
     forecaster = quick(1100, 24, max_epochs=1, epoch_steps=(2, 2), prune=False, cycles=None)
     forecaster.fit(hourly(5000, ids=("a",)), val_size=2200)
-    found = forecaster.predict(level=[95])
-    assert np.isfinite(found["yhat-lo-95"]).all()
+    forecast = forecaster.predict(level=[95])
+    assert np.isfinite(forecast["yhat-lo-95"]).all()
 
 
 @pytest.mark.parametrize("size", [1e-10, 1e10])
@@ -71,12 +71,12 @@ def test_components_sum_where_quantiles_are_trained(channels: str) -> None:
     table = wide(hourly())
     options: dict[str, Any] = {"quantiles": [0.45, 0.5, 0.55], "channels": channels, "max_epochs": 1}
     forecaster = quick(**options).fit(table, target_col=["a", "b"])
-    found = forecaster.predict(level=[10], decompose=True)
-    assert found["unique_id"].tolist() == ["a"] * 12 + ["b"] * 12
-    assert (found["yhat-lo-10"] <= found["yhat"]).all()
-    assert (found["yhat"] <= found["yhat-hi-10"]).all()
-    parts = found.drop(columns=["unique_id", "ds", "yhat", "yhat-lo-10", "yhat-hi-10"])
-    np.testing.assert_allclose(parts.sum(axis=1), found["yhat"], rtol=1e-4, atol=1e-3)
+    forecast = forecaster.predict(level=[10], decompose=True)
+    assert forecast["unique_id"].tolist() == ["a"] * 12 + ["b"] * 12
+    assert (forecast["yhat-lo-10"] <= forecast["yhat"]).all()
+    assert (forecast["yhat"] <= forecast["yhat-hi-10"]).all()
+    parts = forecast.drop(columns=["unique_id", "ds", "yhat", "yhat-lo-10", "yhat-hi-10"])
+    np.testing.assert_allclose(parts.sum(axis=1), forecast["yhat"], rtol=1e-4, atol=1e-3)
 
 
 def test_validation_without_a_value_is_no_validation() -> None:
@@ -119,9 +119,9 @@ def test_a_page_without_any_cycle(tmp_path: Path) -> None:
 def test_a_plot_shows_the_intervals_that_there_are() -> None:
     def bands(forecaster: Forecaster) -> list[str]:
         axes = forecaster.plot()
-        found = [text.get_text() for text in axes.get_legend().get_texts()][1:-1]
+        labels = [text.get_text() for text in axes.get_legend().get_texts()][1:-1]
         axes.figure.clear()
-        return found
+        return labels
 
     table = hourly(ids=("a",))
     assert bands(quick(max_epochs=1).fit(table)) == ["95 %", "80 %"]
@@ -171,11 +171,11 @@ def test_limits_of_counts_are_whole_numbers_and_hold_what_they_promise() -> None
     table = pd.DataFrame(
         {"ds": pd.date_range("2021-01-01", periods=1100), "y": random.poisson(0.15, 1100).astype(float)}
     )
-    found = quick().cross_validation(table, n_windows=10, level=[80])
-    inside = found["y"].between(found["yhat-lo-80"], found["yhat-hi-80"])
+    tests = quick().cross_validation(table, n_windows=10, level=[80])
+    inside = tests["y"].between(tests["yhat-lo-80"], tests["yhat-hi-80"])
     assert inside.mean() > 0.8
-    assert (found["yhat-lo-80"] % 1 == 0).all()
-    assert (found["yhat-hi-80"] % 1 == 0).all()
+    assert (tests["yhat-lo-80"] % 1 == 0).all()
+    assert (tests["yhat-hi-80"] % 1 == 0).all()
 
 
 def test_a_series_that_has_only_just_begun_is_forecast_at_its_new_level() -> None:
@@ -184,8 +184,8 @@ def test_a_series_that_has_only_just_begun_is_forecast_at_its_new_level() -> Non
     both = [("old", wave), ("new", np.where(time < 500, 0.0, wave))]
     days = pd.date_range("2021-01-01", periods=600)
     table = pd.concat([pd.DataFrame({"unique_id": name, "ds": days, "y": values}) for name, values in both])
-    found = quick(max_epochs=8).fit(table).predict().set_index("unique_id").loc["new", "yhat"]
-    assert found.between(60, 140).all()
+    forecast = quick(max_epochs=8).fit(table).predict().set_index("unique_id").loc["new", "yhat"]
+    assert forecast.between(60, 140).all()
 
 
 def test_series_of_a_few_steps_are_warned_of() -> None:

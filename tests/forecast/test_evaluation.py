@@ -25,13 +25,13 @@ def df() -> pd.DataFrame:
 
 def test_scores_are_those_of_another_library_over_all_windows(df: pd.DataFrame) -> None:
     forecaster = quick()
-    found = evaluate([forecaster], forecaster.read(df), TEST, 80)
+    evaluation = evaluate([forecaster], forecaster.read(df), TEST, 80)
     windows = TEST - 12 + 1
     frame = forecaster.cross_validation(df, n_windows=windows, step_size=1, val_size=80)
-    assert found.windows == 2 * windows
+    assert evaluation.windows == 2 * windows
     for name, score in (("mse", mse), ("mae", mae)):
         expected = score(frame, models=["yhat"])["yhat"].mean()
-        assert getattr(found.scores[0], name) == pytest.approx(expected, rel=1e-4)
+        assert getattr(evaluation.scores[0], name) == pytest.approx(expected, rel=1e-4)
 
 
 def errors_of_season(df: pd.DataFrame, season: int, first: int, last: int) -> float:
@@ -47,24 +47,24 @@ def errors_of_season(df: pd.DataFrame, season: int, first: int, last: int) -> fl
 
 def test_the_naive_rows_are_what_they_say(df: pd.DataFrame) -> None:
     forecaster = quick()
-    found = {score.name: score for score in evaluate([forecaster], forecaster.read(df), TEST, 80).scores}
+    scores = {score.name: score for score in evaluate([forecaster], forecaster.read(df), TEST, 80).scores}
     seasons = {24: "24 h", 168: "7 d"}
     best = min(seasons, key=lambda season: errors_of_season(df, season, 500 - TEST - 80, 500 - TEST))
-    naive, seasonal = found["naive: the last value"], found[f"seasonal naive: the last {seasons[best]}"]
+    naive, seasonal = scores["naive: the last value"], scores[f"seasonal naive: the last {seasons[best]}"]
     assert naive.mae == pytest.approx(errors_of_season(df, 1, 500 - TEST, 500), rel=1e-4)
     assert seasonal.mae == pytest.approx(errors_of_season(df, best, 500 - TEST, 500), rel=1e-4)
-    assert found["linear (NLinear)"].mae < naive.mae
+    assert scores["linear (NLinear)"].mae < naive.mae
 
 
 def test_coverage_is_measured_at_every_level(df: pd.DataFrame) -> None:
     forecaster = quick()
-    found = evaluate([forecaster], forecaster.read(df), TEST, 80, levels=(50, 90))
-    coverage = found.scores[0].coverage
+    evaluation = evaluate([forecaster], forecaster.read(df), TEST, 80, levels=(50, 90))
+    coverage = evaluation.scores[0].coverage
     assert 0.3 < coverage["50"] < coverage["90"] <= 1
-    text = str(found.display().text())
+    text = str(evaluation.display().text())
     assert "in 90 %" in text
     assert "none of them seen in training" in text
-    assert found.to_json()["scores"][0]["coverage"] == coverage
+    assert evaluation.to_json()["scores"][0]["coverage"] == coverage
 
 
 def test_a_test_part_that_leaves_nothing_is_rejected(df: pd.DataFrame) -> None:
@@ -85,11 +85,11 @@ def test_series_too_short_for_the_test_are_left_out_with_a_warning() -> None:
     table = pd.concat([hourly(200), hourly(30, ids=("short",))])
     panel = quick().read(table)
     with pytest.warns(UserWarning, match="1 series .* 52 steps, such as 'short' with 30"):
-        found = evaluate([quick(max_epochs=1)], panel, 40, None)
-    assert found.series == 2
+        evaluation = evaluate([quick(max_epochs=1)], panel, 40, None)
+    assert evaluation.series == 2
 
 
 def test_levels_without_a_measured_coverage_are_named() -> None:
-    found = evaluate([quick(max_epochs=1)], quick().read(hourly(130)), 24, None, (80,))
-    assert found.unjudged == (80,)
-    assert "Coverage of 80 % intervals was not measured" in " ".join(str(found.display().text()).split())
+    evaluation = evaluate([quick(max_epochs=1)], quick().read(hourly(130)), 24, None, (80,))
+    assert evaluation.unjudged == (80,)
+    assert "Coverage of 80 % intervals was not measured" in " ".join(str(evaluation.display().text()).split())

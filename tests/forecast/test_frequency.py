@@ -72,9 +72,9 @@ def test_unit_and_time_of_day_do_not_matter(freq: str, unit: Any, clock: str) ->
 )
 def test_of_integers(step: int, start: int, gone: set[int]) -> None:
     stamps = pd.RangeIndex(start, start + 40 * step, step).delete(sorted(gone))
-    found = infer_frequency({"a": stamps})
-    assert found == step
-    assert type(found) is int
+    frequency = infer_frequency({"a": stamps})
+    assert frequency == step
+    assert type(frequency) is int
 
 
 def test_business_days_without_the_holidays_of_new_york() -> None:
@@ -125,12 +125,12 @@ def test_a_short_series_follows_a_long_one(short: pd.DatetimeIndex, long: pd.Dat
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("usual", "other"),
     [("h", "D"), ("D", "B"), ("W-MON", "W-TUE"), ("MS", "ME"), ("QS", "QS-FEB"), ("YS", "YS-APR"), ("15min", "30min")],
 )
-def test_series_of_two_frequencies_are_rejected_by_their_names(one: str, other: str) -> None:
-    series = {"a": complete(one), "b": complete(one), "c": complete(other), "d": complete(one)}
-    first, second = NAMES[one], NAMES.get(other, other)
+def test_series_of_two_frequencies_are_rejected_by_their_names(usual: str, other: str) -> None:
+    series = {"a": complete(usual), "b": complete(usual), "c": complete(other), "d": complete(usual)}
+    first, second = NAMES[usual], NAMES.get(other, other)
     with raises(TimestampError, f"'a' has frequency '{first}'", f"'c' has '{second}'", "freq="):
         infer_frequency(series)
 
@@ -220,7 +220,7 @@ def test_the_only_series_has_no_name() -> None:
 
 @pytest.mark.parametrize(("freq", "form"), [("MS", "%Y%m"), ("D", "%Y%m%d"), ("B", "%Y%m%d")])
 def test_dates_written_as_integers_are_not_steps(freq: str, form: str) -> None:
-    stamps = integers([int(one) for one in complete(freq).strftime(form)])
+    stamps = integers([int(date) for date in complete(freq).strftime(form)])
     with raises(TimestampError, f"{stamps[0]}, {stamps[1]}", f"format='{form}'", "freq=", argument="time_col"):
         infer_frequency({"a": stamps})
 

@@ -61,9 +61,9 @@ def read(table: Any, panel: Panel | None = None) -> list[Array]:
 EXPECTED = [np.array([[100.0 * number + step, step == 1] for step in range(HORIZON)]) for number in (0, 1)]
 
 
-def assert_expected(found: list[Array]) -> None:
-    assert len(found) == 2
-    for mine, theirs in zip(found, EXPECTED, strict=True):
+def assert_expected(arrays: list[Array]) -> None:
+    assert len(arrays) == 2
+    for mine, theirs in zip(arrays, EXPECTED, strict=True):
         np.testing.assert_array_equal(mine, theirs, strict=True)
 
 
@@ -89,16 +89,16 @@ def test_rows_may_come_in_any_order(order: list[int]) -> None:
 def test_only_the_series_asked_for_have_to_be_there() -> None:
     panel = past()
     table = ahead()
-    found = read(table[table["unique_id"] == "a"], replace(panel, series=panel.series[1:]))
-    np.testing.assert_array_equal(found[0], EXPECTED[1])
+    arrays = read(table[table["unique_id"] == "a"], replace(panel, series=panel.series[1:]))
+    np.testing.assert_array_equal(arrays[0], EXPECTED[1])
     assert_expected(read(pd.concat([table[:4].assign(unique_id="c"), table])))
 
 
 def test_series_are_found_by_name_and_not_by_place() -> None:
     panel = past()
-    found = read(ahead(), replace(panel, series=panel.series[::-1]))
-    np.testing.assert_array_equal(found[0], EXPECTED[1])
-    np.testing.assert_array_equal(found[1], EXPECTED[0])
+    arrays = read(ahead(), replace(panel, series=panel.series[::-1]))
+    np.testing.assert_array_equal(arrays[0], EXPECTED[1])
+    np.testing.assert_array_equal(arrays[1], EXPECTED[0])
 
 
 @pytest.mark.parametrize("targets", [("y",), ("y", "z")])
@@ -107,8 +107,8 @@ def test_without_ids_one_table_is_for_all(targets: tuple[str, ...], mixed: bool)
     columns = replace(ONE, targets=targets)
     table = pd.DataFrame({"ds": stamps("h", 0, 10), "price": 2.0, **dict.fromkeys(targets, 1.0)})
     panel = read_panel(table, columns, mixed=mixed)
-    found = read(pd.DataFrame({"ds": stamps("h", 10, 4), "price": [5, 6, 7, 8]}), panel)
-    assert [one.tolist() for one in found] == [[[5], [6], [7], [8]]] * (1 if mixed else len(targets))
+    arrays = read(pd.DataFrame({"ds": stamps("h", 10, 4), "price": [5, 6, 7, 8]}), panel)
+    assert [array.tolist() for array in arrays] == [[[5], [6], [7], [8]]] * (1 if mixed else len(targets))
 
 
 def test_columns_that_are_not_needed_are_ignored() -> None:
@@ -154,9 +154,9 @@ def test_a_horizon_that_ends_too_early_is_rejected() -> None:
 def test_a_value_that_is_not_finite_is_rejected_with_its_place(value: float, column: str) -> None:
     table = ahead().astype({"promo": float})
     table.loc[6, column] = value
-    for one in (table, pl.from_pandas(table), pl.from_pandas(table, nan_to_null=False)):
+    for frame in (table, pl.from_pandas(table), pl.from_pandas(table, nan_to_null=False)):
         with raises(TableError, "'a'", f"'{column}'", "2024-01-01 14:00:00", "step 3 of 4"):
-            read(one)
+            read(frame)
 
 
 def test_values_beyond_the_horizon_need_not_be_finite() -> None:

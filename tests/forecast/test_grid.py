@@ -51,8 +51,8 @@ def test_stamps_are_those_of_date_range(freq: str, origin: str, position: int, c
 @given(freq=st.sampled_from([*ORIGINS, 7]), positions=st.lists(st.integers(-40, 40), min_size=1, max_size=8))
 def test_locating_undoes_numbering_in_any_order(freq: str | int, positions: list[int]) -> None:
     grid = grid_of(freq)
-    found, fits = grid.locate(grid.stamps(-40, 81)[np.add(positions, 40)])
-    assert found.tolist() == positions
+    located, fits = grid.locate(grid.stamps(-40, 81)[np.add(positions, 40)])
+    assert located.tolist() == positions
     assert fits.all()
 
 

@@ -35,7 +35,7 @@ def test_what_a_forecast_could_not_tell_apart_is_one_wave() -> None:
     series = waves(20.0, 23.0)  # frequencies 0.0065 apart
     assert sorted(frequencies([series], 2, apart=0.004)) == near(23, 20)
     far = frequencies([series], 2, apart=0.009)
-    assert len([found for found in far if 1 / 30 < found < 1 / 15]) == 1
+    assert len([frequency for frequency in far if 1 / 30 < frequency < 1 / 15]) == 1
 
 
 def test_waves_that_are_too_long_are_left_out() -> None:

@@ -93,7 +93,7 @@ def test_mixed_channels_are_filled_each_on_its_own() -> None:
 def test_targets_of_a_wide_table_are_cut_each_on_its_own() -> None:
     table = daily([nan, nan, 2.0, 3.0, 4.0, nan], z=[0.0, 1.0, nan, 3.0, 4.0, nan])
     panel = read_panel(table, WIDE)
-    assert [(one.name, one.position, len(one)) for one in panel.series] == [("y", 2, 3), ("z", 0, 5)]
+    assert [(series.name, series.position, len(series)) for series in panel.series] == [("y", 2, 3), ("z", 0, 5)]
     trimmed = "4 steps without values at the ends in 2 series, the most (3) in 'y'"
     assert_notes(panel, "1 value missing in series 'z'", trimmed)
 

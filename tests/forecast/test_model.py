@@ -89,31 +89,31 @@ def test_padding_changes_nothing(cell: str, segment: int, normalize: str | None)
 def test_known_covariates_have_a_linear_effect_on_past_and_future() -> None:
     made = network(future=2)
     assert made.effect is not None
-    one = batch(torch.randn(4, LOOKBACK, 1), made.config)
-    effect = made.effect(one.future_exog)
-    moved = one._replace(future_exog=torch.zeros_like(one.future_exog), past=one.past - effect[:, :LOOKBACK])
+    inputs = batch(torch.randn(4, LOOKBACK, 1), made.config)
+    effect = made.effect(inputs.future_exog)
+    moved = inputs._replace(future_exog=torch.zeros_like(inputs.future_exog), past=inputs.past - effect[:, :LOOKBACK])
     # What is known also enters memory; with that taken out, only its effect is left.
     made.encoder.weight_ih_l0.data[:, 1:] = 0
-    torch.testing.assert_close(made(one), made(moved) + effect[:, LOOKBACK:, :, None], **TOLERANCE)
+    torch.testing.assert_close(made(inputs), made(moved) + effect[:, LOOKBACK:, :, None], **TOLERANCE)
 
 
 def test_a_forecast_is_what_was_encoded_decoded() -> None:
     made = network(channels=2, future=1, static=1, quantiles=3)
-    one = batch(torch.randn(4, LOOKBACK, 2), made.config)
-    encoded = made.encode(one)
+    inputs = batch(torch.randn(4, LOOKBACK, 2), made.config)
+    encoded = made.encode(inputs)
     assert isinstance(made.decoder, WaveDecoder)
     parts = made.decoder.parts(encoded.state, HORIZON).sum(2).unflatten(-1, (2, 3))
     again = parts * encoded.scale[..., None] + (encoded.level + encoded.exog_effect)[..., None]
-    torch.testing.assert_close(made(one), again, **TOLERANCE)
+    torch.testing.assert_close(made(inputs), again, **TOLERANCE)
 
 
 def test_a_gate_only_turns_down() -> None:
     gated, plain = network(), network(gate=False)
     plain.load_state_dict({name: value for name, value in gated.state_dict().items() if not name.startswith("gate")})
-    one = batch(torch.randn(4, LOOKBACK, 1), gated.config)
-    state, whole = gated.encode(one).state, plain.encode(one).state
-    assert (state.abs() <= whole.abs()).all()
-    assert (state * whole >= 0).all()
+    inputs = batch(torch.randn(4, LOOKBACK, 1), gated.config)
+    state, ungated = gated.encode(inputs).state, plain.encode(inputs).state
+    assert (state.abs() <= ungated.abs()).all()
+    assert (state * ungated >= 0).all()
 
 
 def test_a_forecast_follows_its_formula_step_by_step() -> None:
@@ -127,7 +127,7 @@ def test_a_forecast_follows_its_formula_step_by_step() -> None:
     state = np.zeros((4, 2))
     for value in (window - level) / scale:
         entering = (weights["encoder.weight_ih_l0"] * value).reshape(4, 2)
-        state = np.stack([matrix @ one for matrix, one in zip(matrices, state, strict=True)]) + entering
+        state = np.stack([matrix @ vector for matrix, vector in zip(matrices, state, strict=True)]) + entering
     last = state.reshape(8)
     last = last / np.sqrt(1 + (last**2).mean())
     last = last / (1 + np.exp(-(weights["gate.weight"] @ last + weights["gate.bias"])))
@@ -141,5 +141,5 @@ def test_a_forecast_follows_its_formula_step_by_step() -> None:
         for step in range(HORIZON):
             state = matrix @ state
             forecast[step] += state[0]
-    found = made(batch(past, made.config))[0, :, 0, 0].detach().numpy()
-    np.testing.assert_allclose(found, forecast * scale + level, **TOLERANCE)
+    output = made(batch(past, made.config))[0, :, 0, 0].detach().numpy()
+    np.testing.assert_allclose(output, forecast * scale + level, **TOLERANCE)

@@ -37,10 +37,10 @@ def test_the_cycles_that_steps_can_show(freq: str | None, expected: list[float])
 def test_a_planted_cycle_is_found_in_noise_and_others_are_not() -> None:
     time = np.arange(2000)
     noise = np.random.default_rng(0).standard_normal(2000)
-    (found,) = fit_cycles(series(5 + day(time) + 0.01 * time + noise), 2000, [24, 168, 365])
-    assert found.period == 24
+    (cycle,) = fit_cycles(series(5 + day(time) + 0.01 * time + noise), 2000, [24, 168, 365])
+    assert cycle.period == 24
     # The standard error of a coefficient is sqrt(2 / 2000), of the sum of 16 of them at most four times that.
-    assert abs(found.at(time)[:, 0] - day(time)).max() < 4 * 4 * np.sqrt(2 / 2000)
+    assert abs(cycle.at(time)[:, 0] - day(time)).max() < 4 * 4 * np.sqrt(2 / 2000)
 
 
 def test_the_phase_is_that_of_the_calendar_wherever_a_series_begins() -> None:
@@ -61,10 +61,10 @@ def test_only_the_steps_that_are_given_count() -> None:
 
 def test_values_that_were_not_observed_do_not_count() -> None:
     time = np.arange(480)
-    one = series(day(time))
-    one.observed[100:130] = False
-    one.values[100:130] = 3.0
-    np.testing.assert_allclose(fit_cycles(one, 480, [24])[0].at(time)[:, 0], day(time), atol=1e-9)
+    data = series(day(time))
+    data.observed[100:130] = False
+    data.values[100:130] = 3.0
+    np.testing.assert_allclose(fit_cycles(data, 480, [24])[0].at(time)[:, 0], day(time), atol=1e-9)
 
 
 def test_a_week_that_is_no_more_than_its_days_is_none() -> None:
@@ -78,9 +78,9 @@ def test_a_week_that_is_no_more_than_its_days_is_none() -> None:
 def test_channels_have_cycles_of_their_own() -> None:
     time = np.arange(960)
     noise = np.random.default_rng(2).standard_normal(960)
-    (found,) = fit_cycles(series(np.stack([day(time), noise, -day(time)], -1)), 960, [24])
-    assert not found.cosines[:, 1].any()
-    np.testing.assert_allclose(found.cosines[:, 0], -found.cosines[:, 2], atol=1e-9)
+    (cycle,) = fit_cycles(series(np.stack([day(time), noise, -day(time)], -1)), 960, [24])
+    assert not cycle.cosines[:, 1].any()
+    np.testing.assert_allclose(cycle.cosines[:, 0], -cycle.cosines[:, 2], atol=1e-9)
 
 
 @pytest.mark.parametrize("values", [np.zeros(500), np.full(500, 7.0), np.arange(500.0)])
@@ -90,15 +90,15 @@ def test_what_does_not_turn_has_no_cycle(values: NDArray[np.float64]) -> None:
 
 def test_noise_has_no_cycles_but_by_rare_chance() -> None:
     random = np.random.default_rng(3)
-    found = 0
+    count = 0
     for _ in range(200):
         red = np.cumsum(random.standard_normal(800))
-        found += len(fit_cycles(series(red), 800, [24])) + len(
+        count += len(fit_cycles(series(red), 800, [24])) + len(
             fit_cycles(series(random.standard_normal(800)), 800, [24])
         )
     # 400 series of 8 lines, each of which stands out once in 160,000 times, or some times as often by a median that is
     # itself estimated: none is expected, and two would be far too many.
-    assert found < 2
+    assert count < 2
 
 
 def test_a_cycle_has_to_come_round_three_times() -> None:
@@ -122,5 +122,5 @@ def test_cycles_that_came_round_a_few_times_are_found(period: float, steps: int)
 def test_named_cycles_are_taken_as_they_are() -> None:
     noise = np.random.default_rng(0).standard_normal(60)
     assert fit_cycles(series(noise), 60, [12]) == ()
-    (found,) = fit_cycles(series(noise), 60, [12, 31], named=True)
-    assert found.period == 12
+    (cycle,) = fit_cycles(series(noise), 60, [12, 31], named=True)
+    assert cycle.period == 12

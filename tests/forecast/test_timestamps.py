@@ -97,8 +97,8 @@ def test_series_of_one_frequency_that_are_not_on_one_grid() -> None:
 @pytest.mark.parametrize("step", [1, 5])
 def test_integers_as_time(dtype: str, step: int) -> None:
     table = one_series(pd.array(np.arange(10, 10 + 9 * step, step), dtype=dtype)).drop([3, 6])
-    for one in (table, pl.from_pandas(table)):
-        panel = read_panel(one, ONE)
+    for frame in (table, pl.from_pandas(table)):
+        panel = read_panel(frame, ONE)
         assert panel.grid == Grid(step, 10)
         assert type(panel.grid.origin) is int
         assert panel.series[0].values[:, 0].tolist() == list(range(9))
@@ -176,7 +176,7 @@ def test_dates_that_nanoseconds_do_not_reach(freq: str, start: str, library: Any
     stamps = pd.date_range(start, periods=12, freq=freq)
     panel = read_panel(library({"ds": stamps.to_numpy(), "y": np.arange(12.0)}), ONE)
     assert panel.grid.stamps(0, 12).equals(stamps)
-    texts = read_panel(library({"ds": [one.isoformat() for one in stamps], "y": np.arange(12.0)}), ONE)
+    texts = read_panel(library({"ds": [stamp.isoformat() for stamp in stamps], "y": np.arange(12.0)}), ONE)
     assert texts.grid.stamps(0, 12).equals(stamps)
 
 

@@ -37,17 +37,17 @@ def test_windows_are_slices_of_the_series_at_one_scale() -> None:
     batch = dataset.batch(windows)
     assert batch.valid is None
     for row, (index, origin) in enumerate(windows.tolist()):
-        one, known = panel[index], scalers[index]
-        cycle = known.cycles[0].at(np.arange(one.position, one.end))
-        scaled = (one.values - cycle - known.mean) / known.scale
+        item, known = panel[index], scalers[index]
+        cycle = known.cycles[0].at(np.arange(item.position, item.end))
+        scaled = (item.values - cycle - known.mean) / known.scale
         before, after = slice(origin - LOOKBACK, origin), slice(origin, origin + HORIZON)
         np.testing.assert_allclose(batch.past[row], scaled[before], atol=1e-5)
         np.testing.assert_allclose(batch.target[row], scaled[after], atol=1e-5)
-        fair = one.observed[origin - 1].all()
-        np.testing.assert_array_equal(batch.weight[row], one.observed[after] & fair)
-        past = (one.past - covariates.past[0]) / covariates.past[1]
-        future = (one.future - covariates.future[0]) / covariates.future[1]
-        static = (one.static - covariates.static[0]) / covariates.static[1]
+        fair = item.observed[origin - 1].all()
+        np.testing.assert_array_equal(batch.weight[row], item.observed[after] & fair)
+        past = (item.past - covariates.past[0]) / covariates.past[1]
+        future = (item.future - covariates.future[0]) / covariates.future[1]
+        static = (item.static - covariates.static[0]) / covariates.static[1]
         np.testing.assert_allclose(batch.past_exog[row], past[before], atol=1e-5)
         np.testing.assert_allclose(batch.future_exog[row], future[origin - LOOKBACK : origin + HORIZON], atol=1e-5)
         np.testing.assert_allclose(batch.static[row], static, atol=1e-5)
@@ -77,18 +77,18 @@ def test_a_window_after_the_end_does_not_reach_the_next_series() -> None:
 
 
 def test_scalers_come_from_what_training_sees() -> None:
-    one = series(40)
-    one.values[30:] = 1e6
-    fitted = SeriesScaler.fit(one, 30)
-    seen = np.where(one.observed[:30], one.values[:30], np.nan)
+    data = series(40)
+    data.values[30:] = 1e6
+    fitted = SeriesScaler.fit(data, 30)
+    seen = np.where(data.observed[:30], data.values[:30], np.nan)
     np.testing.assert_allclose(fitted.mean, np.nanmean(seen, axis=0))
     np.testing.assert_allclose(fitted.scale, np.nanstd(seen, axis=0))
 
 
 def test_a_constant_series_has_a_scale_of_one() -> None:
-    one = series(30)
-    one.values[:, 0] = 7.0
-    assert SeriesScaler.fit(one, 30).scale[0] == 1.0
+    data = series(30)
+    data.values[:, 0] = 7.0
+    assert SeriesScaler.fit(data, 30).scale[0] == 1.0
 
 
 def test_training_sees_nothing_of_what_validates_it() -> None:

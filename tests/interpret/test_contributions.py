@@ -36,22 +36,22 @@ make, data = partial(models.make, inputs=3, units=8), partial(models.data, input
 def test_parts_sum_to_the_output_or_to_what_enters_the_aggregate(cls: Any, aggregate: Any) -> None:
     layer = make(cls, aggregate=aggregate, num_layers=2)
     x = data(15, 4)
-    found = contributions(layer, x)
+    result = contributions(layer, x)
     output, _ = layer(x)
-    torch.testing.assert_close(found.parts.sum(-2) + found.bias, found.total, **CLOSE)
+    torch.testing.assert_close(result.parts.sum(-2) + result.bias, result.total, **CLOSE)
     if aggregate == "fc":
-        assert found.of == "input of the aggregate's tanh"
-        torch.testing.assert_close(found.total.tanh(), output, **CLOSE)
+        assert result.of == "input of the aggregate's tanh"
+        torch.testing.assert_close(result.total.tanh(), output, **CLOSE)
     elif aggregate == "ffn":
-        assert found.of == "input of the aggregate"
-        torch.testing.assert_close(layer.aggregate(found.total), output, **CLOSE)
+        assert result.of == "input of the aggregate"
+        torch.testing.assert_close(layer.aggregate(result.total), output, **CLOSE)
     else:
-        assert found.of == "output"
-        torch.testing.assert_close(found.total, output, **CLOSE)
-    assert found.shares().sum().item() == pytest.approx(1)
-    torch.testing.assert_close(found.shares(by_output=True).sum(0), torch.ones_like(found.bias), **CLOSE)
-    assert not found.parts.requires_grad
-    assert not found.bias.requires_grad
+        assert result.of == "output"
+        torch.testing.assert_close(result.total, output, **CLOSE)
+    assert result.shares().sum().item() == pytest.approx(1)
+    torch.testing.assert_close(result.shares(by_output=True).sum(0), torch.ones_like(result.bias), **CLOSE)
+    assert not result.parts.requires_grad
+    assert not result.bias.requires_grad
 
 
 @pytest.mark.parametrize("block_size", [2, [1, 2, 3, 2]])
@@ -59,16 +59,16 @@ def test_parts_sum_to_the_output_or_to_what_enters_the_aggregate(cls: Any, aggre
 def test_without_a_block_the_output_lacks_its_contribution(cls: Any, block_size: Any) -> None:
     layer = make(cls, block_size=block_size, bidirectional=True)
     x = data(15, 4)
-    found = contributions(layer, x)
-    assert found.blocks[0] == BlockName("forward", 0)
-    assert found.blocks[-1] == BlockName("reverse", 3)
-    torch.testing.assert_close(leave_one_out(layer, x), found.parts, **CLOSE)
+    result = contributions(layer, x)
+    assert result.blocks[0] == BlockName("forward", 0)
+    assert result.blocks[-1] == BlockName("reverse", 3)
+    torch.testing.assert_close(leave_one_out(layer, x), result.parts, **CLOSE)
     # The same in another way: a model from whose aggregate the block's columns are gone.
     before, _ = layer(x)
     start = sum(layer.block_sizes[:5])
     with torch.no_grad():
         layer.aggregate.weight[:, start : start + layer.block_sizes[5]] = 0
-    torch.testing.assert_close(before - layer(x)[0], found.parts[:, :, 5], **CLOSE)
+    torch.testing.assert_close(before - layer(x)[0], result.parts[:, :, 5], **CLOSE)
 
 
 def test_where_the_aggregate_is_not_linear_effects_do_not_add_up() -> None:
@@ -84,9 +84,9 @@ def test_where_the_aggregate_is_not_linear_effects_do_not_add_up() -> None:
 @pytest.mark.parametrize(("shape", "batch_first"), [((4, 15), True), ((15,), False)])
 def test_parts_have_the_layout_of_the_layer(shape: tuple[int, ...], batch_first: bool) -> None:
     layer = make(ParaLSTM, batch_first=batch_first)
-    found = contributions(layer, data(*shape))
-    assert found.parts.shape == (*shape, 4, 8)
-    torch.testing.assert_close(found.total, layer(data(*shape))[0], **CLOSE)
+    result = contributions(layer, data(*shape))
+    assert result.parts.shape == (*shape, 4, 8)
+    torch.testing.assert_close(result.total, layer(data(*shape))[0], **CLOSE)
 
 
 def test_a_state_goes_in() -> None:
@@ -96,10 +96,10 @@ def test_a_state_goes_in() -> None:
 
 
 def test_shares_are_covariances_with_the_output() -> None:
-    found = contributions(make(ParaRNN, aggregate=nn.Linear(8, 1, dtype=torch.float64)), data(50, 4))
-    total = found.total.flatten().numpy()
-    for block, share in enumerate(found.shares().tolist()):
-        part = found.parts[:, :, block].flatten().numpy()
+    result = contributions(make(ParaRNN, aggregate=nn.Linear(8, 1, dtype=torch.float64)), data(50, 4))
+    total = result.total.flatten().numpy()
+    for block, share in enumerate(result.shares().tolist()):
+        part = result.parts[:, :, block].flatten().numpy()
         assert share == pytest.approx(np.cov(part, total)[0, 1] / np.var(total, ddof=1))
 
 
@@ -176,9 +176,9 @@ def test_rejected_models_and_data(call: Any, kind: type[Exception], fields: dict
 def test_a_layer_of_torch_is_one_block() -> None:
     torch.manual_seed(0)
     layer = nn.LSTM(3, 4)
-    found = contributions(layer, data(5, 2).float())
-    torch.testing.assert_close(found.parts[..., 0, :], layer(data(5, 2).float())[0].detach())
-    assert found.shares().tolist() == pytest.approx([1])
+    result = contributions(layer, data(5, 2).float())
+    torch.testing.assert_close(result.parts[..., 0, :], layer(data(5, 2).float())[0].detach())
+    assert result.shares().tolist() == pytest.approx([1])
 
 
 def test_reading_drops_nothing_out_and_leaves_random_numbers_alone() -> None:
@@ -198,19 +198,19 @@ def test_reading_drops_nothing_out_and_leaves_random_numbers_alone() -> None:
 def test_one_sequence_of_a_batch(batch_first: bool) -> None:
     layer = make(ParaGRU, batch_first=batch_first, bidirectional=True)
     x = data(4, 7)
-    found = contributions(layer, x)
-    total, parts = found.sequence(2)
+    result = contributions(layer, x)
+    total, parts = result.sequence(2)
     expected = layer(x)[0][2 if batch_first else slice(None), slice(None) if batch_first else 2]
     torch.testing.assert_close(total, expected.detach())
-    torch.testing.assert_close(parts.sum(1) + found.bias, total)
-    assert found.names()[0] == "block 0, forward"
-    assert found.names()[-1].endswith("reverse")
+    torch.testing.assert_close(parts.sum(1) + result.bias, total)
+    assert result.names()[0] == "block 0, forward"
+    assert result.names()[-1].endswith("reverse")
 
 
 def test_a_linear_aggregate_may_be_parametrised() -> None:
     layer = ParaRNN(1, 4, aggregate=nn.utils.parametrizations.weight_norm(nn.Linear(4, 1)))
-    found = contributions(layer, torch.randn(9, 1))
-    assert found.of == "output"
+    result = contributions(layer, torch.randn(9, 1))
+    assert result.of == "output"
 
 
 def test_shares_of_large_values_in_single_precision() -> None:

@@ -27,10 +27,10 @@ def test_every_eigenvalue_of_every_matrix_is_a_feature(cls: type[ParaRNN], block
     zeros = 0
     for block in recurrent_blocks(layer):
         own = [f for f in features if (f.layer, f.direction, f.gate, f.block) == block[:4]]
-        found = np.sort(abs(spectrum(own, 5)))
+        result = np.sort(abs(spectrum(own, 5)))
         expected = np.sort(abs(np.linalg.eigvals(block.matrix.detach().double().numpy())))
-        missing = len(expected) - len(found)  # so small that rounding to float32 can make them zero
-        np.testing.assert_allclose(np.pad(found, (missing, 0)), expected, atol=2e-5)
+        missing = len(expected) - len(result)  # so small that rounding to float32 can make them zero
+        np.testing.assert_allclose(np.pad(result, (missing, 0)), expected, atol=2e-5)
         zeros += missing
         moduli = [f.modulus for f in own]
         assert moduli == sorted(moduli, reverse=True)
@@ -66,11 +66,11 @@ def test_features_are_the_jordan_blocks_of_each_matrix() -> None:
             if structure == "identity":
                 matrix = np.eye(size)
             features, jordan = recurrence_features(matrix, tol=1e-11), real_jordan(matrix, tol=1e-11)
-            found = [(block.label, block.eigenvalue) for block in jordan.blocks]
+            pairs = [(block.label, block.eigenvalue) for block in jordan.blocks]
             assert features.nullity == jordan.nullity, (size, structure)
-            for feature, (label, value) in zip(features, found, strict=False):
+            for feature, (label, value) in zip(features, pairs, strict=False):
                 assert (feature.label, feature.eigenvalue) == (label, pytest.approx(value, abs=1e-6))
-            assert len(features) == len(found) - jordan.nullity
+            assert len(features) == len(pairs) - jordan.nullity
             if 1 < size < 3:
                 assert features[0].distance == pytest.approx(jordan.distance)
 
@@ -173,9 +173,9 @@ def test_what_is_let_through_at_once_has_its_share() -> None:
     layer = ParaRNN(1, 2, nonlinearity="linear", aggregate=nn.Linear(2, 1), dtype=torch.float64)
     with torch.no_grad():
         layer.weight_hh_l0.copy_(torch.tensor([[0.5, 0.2], [0.0, 0.0]]).reshape(layer.weight_hh_l0.shape))
-    found = recurrence_features(layer, torch.randn(200, 1, dtype=torch.float64))
-    assert found.nullity == 1
-    ((gate, share),) = found.at_once
+    features = recurrence_features(layer, torch.randn(200, 1, dtype=torch.float64))
+    assert features.nullity == 1
+    ((gate, share),) = features.at_once
     assert gate == "hidden"
-    assert share + sum(feature.share for feature in found) == pytest.approx(1)
-    assert f"{share:.1%}" in found.summary()
+    assert share + sum(feature.share for feature in features) == pytest.approx(1)
+    assert f"{share:.1%}" in features.summary()

@@ -77,9 +77,9 @@ def test_the_cycle_that_forecasts_settle_into() -> None:
         layer.aggregate.weight.copy_(torch.tensor([[1.0, 0.0]]))
         layer.weight_ih_l0.copy_(torch.tensor([[0.3], [0.1]]))
         layer.weight_hh_l0.copy_(turn - layer.weight_ih_l0 @ layer.aggregate.weight)
-    found = forecast_modes(layer)
-    assert found[0].period == pytest.approx(17.3)
-    assert found[0].modulus == pytest.approx(1.15)
+    modes = forecast_modes(layer)
+    assert modes[0].period == pytest.approx(17.3)
+    assert modes[0].modulus == pytest.approx(1.15)
     run = FreeRun(layer, None)
     state, outputs = torch.full((1, 2), 0.1, dtype=torch.float64), []
     for _ in range(6000):
@@ -88,9 +88,9 @@ def test_the_cycle_that_forecasts_settle_into() -> None:
     settled = np.array(outputs[1000:])
     rising = np.flatnonzero((settled[:-1] < 0) & (settled[1:] >= 0))
     period = (rising[-1] - rising[0]) / (len(rising) - 1)
-    assert found.cycle.period == pytest.approx(period, rel=1e-3)
-    assert found.cycle.share > 0.9
-    assert f"{period:.1f} steps" in found.summary()
+    assert modes.cycle.period == pytest.approx(period, rel=1e-3)
+    assert modes.cycle.share > 0.9
+    assert f"{period:.1f} steps" in modes.summary()
 
 
 def test_what_comes_to_rest_has_no_cycle() -> None:

@@ -27,16 +27,16 @@ def wave(modulus: float, angle: float) -> complex:
     return complex(modulus * np.cos(angle), modulus * np.sin(angle))
 
 
-def assert_decomposes(found: RealJordan, matrix: Array) -> None:
+def assert_decomposes(jordan: RealJordan, matrix: Array) -> None:
     np.testing.assert_allclose(
-        matrix @ found.S, found.S @ found.J, atol=10 * found.tol * np.linalg.norm(matrix) + 1e-14
+        matrix @ jordan.S, jordan.S @ jordan.J, atol=10 * jordan.tol * np.linalg.norm(matrix) + 1e-14
     )
-    rebuilt = scipy.linalg.solve(found.S.T, (found.S @ found.J).T).T  # S J S^-1
+    rebuilt = scipy.linalg.solve(jordan.S.T, (jordan.S @ jordan.J).T).T  # S J S^-1
     error = np.linalg.norm(matrix - rebuilt) / (np.linalg.norm(matrix) or 1.0)
-    assert found.backward_error == pytest.approx(error, rel=0.1, abs=1e-14 * found.condition)
-    assert found.backward_error <= 10 * found.tol * found.condition
-    singular = scipy.linalg.svdvals(found.S)
-    assert found.condition == pytest.approx(singular[0] / singular[-1])
+    assert jordan.backward_error == pytest.approx(error, rel=0.1, abs=1e-14 * jordan.condition)
+    assert jordan.backward_error <= 10 * jordan.tol * jordan.condition
+    singular = scipy.linalg.svdvals(jordan.S)
+    assert jordan.condition == pytest.approx(singular[0] / singular[-1])
 
 
 STRUCTURES = [
@@ -66,18 +66,18 @@ def test_what_is_planted_is_found(structure: list[tuple[int, complex]], dtype: t
     planted = blocks(*structure)
     turn = orthogonal(len(planted))
     matrix = (turn @ planted @ turn.T).astype(dtype)
-    found = real_jordan(matrix)
+    jordan = real_jordan(matrix)
     wanted = sorted((-abs(value), JordanBlock(order, complex(value)).label) for order, value in structure)
-    assert sorted((round(-abs(b.eigenvalue), 4), b.label) for b in found.blocks) == [
+    assert sorted((round(-abs(b.eigenvalue), 4), b.label) for b in jordan.blocks) == [
         (pytest.approx(modulus, abs=1e-4), label) for modulus, label in wanted
     ]
-    assert found.nullity == sum(value == 0 for _, value in structure)
-    assert_decomposes(found, matrix.astype(np.float64))
-    lowest, highest = found.tol_range
-    assert lowest <= found.tol <= highest
+    assert jordan.nullity == sum(value == 0 for _, value in structure)
+    assert_decomposes(jordan, matrix.astype(np.float64))
+    lowest, highest = jordan.tol_range
+    assert lowest <= jordan.tol <= highest
     for tol in (lowest * 1.01, highest * 0.99):
         if 0 < tol < 1:
-            assert real_jordan(matrix, tol=tol).labels == found.labels
+            assert real_jordan(matrix, tol=tol).labels == jordan.labels
 
 
 @pytest.mark.parametrize("size", [12, 13, 16, 24, pytest.param(64, marks=pytest.mark.slow)])
@@ -85,9 +85,9 @@ def test_what_is_planted_is_found(structure: list[tuple[int, complex]], dtype: t
 def test_long_chains(size: int, value: float) -> None:
     """A line of delays, which is the memory of an autoregression; its eigenvectors are one and the same."""
     matrix = value * np.eye(size) + np.eye(size, k=-1)
-    found = real_jordan(matrix)
-    assert found.labels == (f"R-{size}",)
-    assert found.blocks[0].eigenvalue == pytest.approx(value, abs=1e-12)
+    jordan = real_jordan(matrix)
+    assert jordan.labels == (f"R-{size}",)
+    assert jordan.blocks[0].eigenvalue == pytest.approx(value, abs=1e-12)
     features = recurrence_features(matrix)
     assert [(feature.label, feature.modulus) for feature in features] == [(f"R-{size}", pytest.approx(value))]
     assert features.nullity == 0
@@ -128,21 +128,21 @@ def test_as_sympy_says_exactly(matrix: list[list[int]]) -> None:
             order += 1
         wanted.append((complex(exact[row, row]), order))
         row += order
-    found = real_jordan(np.array(matrix) / 8)  # eighths are exact
+    result = real_jordan(np.array(matrix) / 8)  # eighths are exact
     wanted = [(value / 8, order) for value, order in wanted if value.imag >= 0]
-    assert len(wanted) == len(found.blocks)
-    for block in found.blocks:
+    assert len(wanted) == len(result.blocks)
+    for block in result.blocks:
         nearest = min(wanted, key=lambda pair: abs(pair[0] - block.eigenvalue) + abs(pair[1] - block.order))
         assert block.order == nearest[1]
         assert block.eigenvalue == pytest.approx(nearest[0], abs=1e-7)
         wanted.remove(nearest)
-    assert_decomposes(found, np.array(matrix) / 8)
+    assert_decomposes(result, np.array(matrix) / 8)
 
 
 @settings(max_examples=60, deadline=None)
 @given(PLANES)
 def test_the_distance_of_a_plane_to_a_repeated_eigenvalue_is_the_least_there_is(matrix: Array) -> None:
-    found = real_jordan(matrix).distance
+    distance = real_jordan(matrix).distance
 
     def gap(change: Array) -> float:  # of the eigenvalues, as their squared half difference
         (a, b), (c, d) = matrix + change.reshape(2, 2)
@@ -155,7 +155,7 @@ def test_the_distance_of_a_plane_to_a_repeated_eigenvalue_is_the_least_there_is(
         for start in (np.zeros(4) + 1e-3, *np.random.default_rng(0).normal(size=(3, 4)))
     ]
     least = min(np.sqrt(r.fun) for r in reached if abs(gap(r.x)) < 1e-9)
-    assert found == pytest.approx(least, abs=2e-4)
+    assert distance == pytest.approx(least, abs=2e-4)
 
 
 @settings(max_examples=100, deadline=None)
@@ -178,9 +178,9 @@ def test_two_eigenvalues_merge_at_the_distance_given(structure: list[tuple[int, 
     matrix = basis @ planted @ np.linalg.inv(basis)
     distance = real_jordan(matrix).distance / np.linalg.norm(matrix)
     assert merged not in real_jordan(matrix, tol=0.99 * distance).labels
-    found = real_jordan(matrix, tol=1.01 * distance)
-    assert merged in found.labels
-    assert found.tol_range[0] == pytest.approx(distance, rel=1e-3)
+    jordan = real_jordan(matrix, tol=1.01 * distance)
+    assert merged in jordan.labels
+    assert jordan.tol_range[0] == pytest.approx(distance, rel=1e-3)
 
 
 @settings(max_examples=100, deadline=None)
@@ -192,7 +192,7 @@ def test_the_closed_form_agrees_with_the_general_one(matrix: Array) -> None:
 
     def answer(spectrum: Planar | Spectrum) -> list[tuple[tuple[int, ...], complex]]:
         groups = ((group.orders, complex(np.round(group.eigenvalue, 6))) for group in spectrum.groups(tol))
-        return sorted(groups, key=lambda found: (found[1].real, found[1].imag))
+        return sorted(groups, key=lambda item: (item[1].real, item[1].imag))
 
     assert answer(planar) == answer(general)
     if planar.distance > 1e-6:

@@ -42,7 +42,7 @@ def test_with_tanh_the_slope_scales_the_rows_of_the_matrix() -> None:
 def test_all_blocks_together_are_the_derivative_of_torchs_cell(cls: Any, block_size: Any) -> None:
     layer = make(cls, block_size=block_size, aggregate=None)
     twin = dense_twin(layer)
-    found = local_dynamics(layer, data(5, 1)).blocks
+    blocks = local_dynamics(layer, data(5, 1)).blocks
     _, state = twin(data(4, 1))
     flat = torch.cat([s.flatten() for s in (state if isinstance(state, tuple) else (state,))])
 
@@ -52,16 +52,16 @@ def test_all_blocks_together_are_the_derivative_of_torchs_cell(cls: Any, block_s
         return torch.cat([s.flatten() for s in (after if isinstance(after, tuple) else (after,))])
 
     expected = np.linalg.eigvals(torch.autograd.functional.jacobian(step, flat.detach()).numpy())
-    ours = np.concatenate([block.eigenvalues[4] for block in found])
+    ours = np.concatenate([block.eigenvalues[4] for block in blocks])
     np.testing.assert_allclose(np.sort_complex(ours.round(9)), np.sort_complex(expected.round(9)), atol=1e-7)
 
 
 @pytest.mark.parametrize("cls", [nn.RNN, nn.LSTM, nn.GRU])
 def test_a_vanilla_layer_is_one_block(cls: Any) -> None:
     torch.manual_seed(0)
-    found = local_dynamics(cls(2, 4, num_layers=2), DATA.float())
-    assert [(b.layer, b.block) for b in found.blocks] == [(0, 0), (1, 0)]
-    assert found.blocks[0].eigenvalues.shape == (24, 8 if cls is nn.LSTM else 4)
+    dynamics = local_dynamics(cls(2, 4, num_layers=2), DATA.float())
+    assert [(b.layer, b.block) for b in dynamics.blocks] == [(0, 0), (1, 0)]
+    assert dynamics.blocks[0].eigenvalues.shape == (24, 8 if cls is nn.LSTM else 4)
 
 
 def test_layouts_and_the_table() -> None:
@@ -91,9 +91,9 @@ def test_what_does_not_fade_lasts_longest_and_only_waves_have_periods() -> None:
     layer = ParaRNN(1, 4, nonlinearity="linear", aggregate=nn.Linear(4, 1)).double()
     with torch.no_grad():
         layer.weight_hh_l0.copy_(torch.cat([torch.diag(torch.tensor([-0.5, 0.1])), 1.1 * torch.eye(2)]))
-    found = local_dynamics(layer, torch.randn(20, 1))
-    assert np.isposinf(found.blocks[1].half_lives).all()
-    first, second = found.display().rows
+    dynamics = local_dynamics(layer, torch.randn(20, 1))
+    assert np.isposinf(dynamics.blocks[1].half_lives).all()
+    first, second = dynamics.display().rows
     assert first[1] == "1"
     assert second[-2:] == ("0%", "-")  # an alternation is no wave
 
@@ -102,15 +102,15 @@ def test_what_does_not_fade_lasts_longest_and_only_waves_have_periods() -> None:
 def test_the_last_steps_are_where_all_data_lead(cls: Any) -> None:
     layer = cls(1, 4, num_layers=2, dtype=torch.float64)
     x = 3 * torch.randn(40, 2, 1, dtype=torch.float64)
-    whole, end = local_dynamics(layer, x), local_dynamics(layer, x, last=7)
-    for all_steps, last in zip(whole.blocks, end.blocks, strict=True):
+    full, end = local_dynamics(layer, x), local_dynamics(layer, x, last=7)
+    for all_steps, last in zip(full.blocks, end.blocks, strict=True):
         np.testing.assert_allclose(last.eigenvalues, all_steps.eigenvalues[-7 * 2 :], rtol=1e-9)
     longer = local_dynamics(layer, x, last=99)
-    np.testing.assert_allclose(longer.blocks[0].eigenvalues, whole.blocks[0].eigenvalues, rtol=1e-9)
+    np.testing.assert_allclose(longer.blocks[0].eigenvalues, full.blocks[0].eigenvalues, rtol=1e-9)
 
 
 def test_derivatives_are_taken_where_nobody_else_takes_any() -> None:
     layer, x = ParaGRU(1, 4), torch.randn(10, 1)
     with torch.no_grad():
-        found = local_dynamics(layer, x)
-    np.testing.assert_allclose(found.blocks[0].eigenvalues, local_dynamics(layer, x).blocks[0].eigenvalues)
+        dynamics = local_dynamics(layer, x)
+    np.testing.assert_allclose(dynamics.blocks[0].eigenvalues, local_dynamics(layer, x).blocks[0].eigenvalues)

@@ -196,12 +196,12 @@ def test_a_drift_is_not_lost_to_rounding(weights: tuple[float, float]) -> None:
     """In float32 0.9 + 0.1 is 1 - 2e-8, which has a fixed point, millions away."""
     layer = scalar(*weights, bias=0.1, nonlinearity="linear")
     x = torch.randn(30, 1, generator=torch.Generator().manual_seed(0))
-    found = forecast_modes(layer, x=x, horizon=50)
-    assert [mode.label for mode in found] == ["R-2"]
-    parts = found.level + sum(mode.part[:, 0] for mode in found)
+    modes = forecast_modes(layer, x=x, horizon=50)
+    assert [mode.label for mode in modes] == ["R-2"]
+    parts = modes.level + sum(mode.part[:, 0] for mode in modes)
     # Each of 50 steps may be off by the rounding of the weights.
     np.testing.assert_allclose(parts, own_forecast(layer.double(), x.double(), 50), atol=50 * 50 * 1.2e-7)
-    assert found[0].share == pytest.approx(1)
+    assert modes[0].share == pytest.approx(1)
 
 
 def test_forecasts_that_explode_have_shares_as_long_as_they_are_numbers() -> None:

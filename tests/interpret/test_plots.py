@@ -99,20 +99,20 @@ def test_tracking_draws_what_was_recorded() -> None:
 
 
 def test_contributions_drawn_add_up_to_the_output() -> None:
-    found = contributions(layer(), data())
-    axes = plots.plot_contributions(found, sequence=1, most=2)
+    result = contributions(layer(), data())
+    axes = plots.plot_contributions(result, sequence=1, most=2)
     assert axes[0].get_ylabel() == "output"
     assert axes[-1].get_ylabel() == "2 others"
     drawn = sum(ax.lines[1].get_ydata() for ax in axes[1:])
-    np.testing.assert_allclose(drawn + found.bias.item(), axes[0].lines[0].get_ydata(), atol=1e-12)
-    np.testing.assert_allclose(axes[0].lines[0].get_ydata(), found.total[:, 1, 0], atol=1e-12)
+    np.testing.assert_allclose(drawn + result.bias.item(), axes[0].lines[0].get_ydata(), atol=1e-12)
+    np.testing.assert_allclose(axes[0].lines[0].get_ydata(), result.total[:, 1, 0], atol=1e-12)
 
 
 def test_a_response_and_its_linear_curve() -> None:
-    found = impulse_response(layer(), data(), lags=20)
-    ax = plots.plot_response(found)
-    np.testing.assert_allclose(ax.lines[1].get_ydata(), found.mean[:, 0, 0])
-    np.testing.assert_allclose(ax.lines[2].get_ydata(), found.linear.sum(axis=2)[:, 0, 0])
+    response = impulse_response(layer(), data(), lags=20)
+    ax = plots.plot_response(response)
+    np.testing.assert_allclose(ax.lines[1].get_ydata(), response.mean[:, 0, 0])
+    np.testing.assert_allclose(ax.lines[2].get_ydata(), response.linear.sum(axis=2)[:, 0, 0])
     gated = impulse_response(ParaLSTM(1, 4), data().float(), lags=20)
     assert len(plots.plot_response(gated).lines) == 2
 

@@ -55,13 +55,13 @@ def fits(count: int, scatter: float = 0.02, extra: bool = False) -> list[Feature
 
 
 def test_the_same_features_are_found_in_every_fit() -> None:
-    found = match_fits(fits(40))
-    assert [one.frequency for one in found] == [1, 1, 1]
-    periods = sorted(one.period.estimate for one in found)
+    features = match_fits(fits(40))
+    assert [feature.frequency for feature in features] == [1, 1, 1]
+    periods = sorted(feature.period.estimate for feature in features)
     assert periods[0] == pytest.approx(12, rel=0.02)
     assert periods[1] == pytest.approx(24, rel=0.02)
     assert math.isinf(periods[2])
-    day = next(one for one in found if abs(one.period.estimate - 24) < 1)
+    day = next(feature for feature in features if abs(feature.period.estimate - 24) < 1)
     assert day.label == "C-1"
     assert len(day.rows) == 40
     values = sorted(row.period for row in day.rows)
@@ -71,8 +71,8 @@ def test_the_same_features_are_found_in_every_fit() -> None:
 
 def test_how_often_a_feature_reappears() -> None:
     tables = fits(10, extra=True)
-    found = match_fits(tables[1:] + tables[:1])
-    frequencies = sorted(one.frequency for one in found)
+    features = match_fits(tables[1:] + tables[:1])
+    frequencies = sorted(feature.frequency for feature in features)
     assert frequencies[-3:] == [1, 1, 1]
     assert frequencies[:-3] == [0.5]  # the alternating decay, which the central fit has
 
@@ -87,8 +87,8 @@ def test_the_best_assignment_is_that_of_all_together() -> None:
     """The nearest pair first would leave the other two far apart."""
     first = recurrence_features(np.diag([0.5, 0.6]))
     second = recurrence_features(np.diag([0.58, 0.7]))
-    found = match_fits([first, second], furthest=0.5)
-    pairs = {tuple(sorted(round(row.modulus, 2) for row in one.rows)) for one in found}
+    features = match_fits([first, second], furthest=0.5)
+    pairs = {tuple(sorted(round(row.modulus, 2) for row in feature.rows)) for feature in features}
     assert pairs == {(0.5, 0.58), (0.6, 0.7)}
 
 
@@ -96,23 +96,23 @@ def test_the_jackknife_of_a_mean_is_its_standard_error() -> None:
     """Leaving one value out of a mean at a time: the jackknife's error is the usual one, s / sqrt(n)."""
     sample = np.random.default_rng(0).uniform(0.4, 0.6, size=30)
     tables = [recurrence_features([[np.delete(sample, index).mean()]]) for index in range(30)]
-    (found,) = match_fits(tables, method="jackknife", level=0.95)
+    (feature,) = match_fits(tables, method="jackknife", level=0.95)
     error = sample.std(ddof=1) / math.sqrt(30)
-    assert found.modulus.estimate == pytest.approx(sample.mean())
-    assert found.modulus.high - found.modulus.estimate == pytest.approx(student.ppf(0.975, 29) * error)
+    assert feature.modulus.estimate == pytest.approx(sample.mean())
+    assert feature.modulus.high - feature.modulus.estimate == pytest.approx(student.ppf(0.975, 29) * error)
 
 
 def test_the_bootstrap_is_students_interval_of_logarithms_around_the_fit() -> None:
     random = np.random.default_rng(0)
     periods, half_lives = 24 * np.exp(0.02 * random.normal(size=30)), 72 * np.exp(0.2 * random.normal(size=30))
     tables = [recurrence_features(wave(*pair)) for pair in zip(periods, half_lives, strict=True)]
-    (found,) = match_fits(tables, recurrence_features(wave(23.7, 80)), method="bootstrap")
-    for interval, values, estimate in ((found.period, periods, 23.7), (found.half_life, half_lives, 80)):
+    (feature,) = match_fits(tables, recurrence_features(wave(23.7, 80)), method="bootstrap")
+    for interval, values, estimate in ((feature.period, periods, 23.7), (feature.half_life, half_lives, 80)):
         width = student.ppf(0.95, 29) * np.log(values).std(ddof=1)
         assert interval.estimate == pytest.approx(estimate)
         assert interval.low == pytest.approx(estimate * np.exp(-width))
         assert interval.high == pytest.approx(estimate * np.exp(width))
-    assert found.frequency == 1
+    assert feature.frequency == 1
 
 
 @pytest.mark.parametrize(("growing", "is_open"), [(1, False), (5, True)])
@@ -120,22 +120,22 @@ def test_half_lives_that_may_be_endless(growing: int, is_open: bool) -> None:
     """One of 30 draws that does not fade is within the 5 % beyond the limit; five are not."""
     moduli = [0.99 + 0.0005 * math.sin(index) for index in range(30 - growing)] + [1.001] * growing
     tables = [recurrence_features(modulus * wave(24, math.inf)) for modulus in moduli]
-    (found,) = match_fits(tables, recurrence_features(0.99 * wave(24, math.inf)), method="bootstrap")
-    assert math.isinf(found.half_life.high) == is_open
-    assert 50 < found.half_life.low < found.half_life.estimate == pytest.approx(math.log(0.5) / math.log(0.99))
+    (feature,) = match_fits(tables, recurrence_features(0.99 * wave(24, math.inf)), method="bootstrap")
+    assert math.isinf(feature.half_life.high) == is_open
+    assert 50 < feature.half_life.low < feature.half_life.estimate == pytest.approx(math.log(0.5) / math.log(0.99))
 
 
 def test_a_decay_has_no_period_to_be_sure_of() -> None:
     tables = [recurrence_features([[modulus]]) for modulus in (0.5, 0.52, 0.51)]
-    (found,) = match_fits(tables, tables[0], method="bootstrap")
-    assert found.period == Interval(math.inf, math.inf, math.inf)
+    (feature,) = match_fits(tables, tables[0], method="bootstrap")
+    assert feature.period == Interval(math.inf, math.inf, math.inf)
 
 
 def test_what_the_fit_has_and_nothing_else_has() -> None:
-    found = match_fits([recurrence_features([[0.5]])] * 3, recurrence_features(np.diag([0.5, -0.9])))
-    assert [one.frequency for one in found] == [1, 0]
-    assert found[1].modulus.estimate == pytest.approx(0.9)
-    assert math.isnan(found[1].modulus.low)
+    features = match_fits([recurrence_features([[0.5]])] * 3, recurrence_features(np.diag([0.5, -0.9])))
+    assert [feature.frequency for feature in features] == [1, 0]
+    assert features[1].modulus.estimate == pytest.approx(0.9)
+    assert math.isnan(features[1].modulus.low)
 
 
 def test_the_table() -> None:
@@ -164,26 +164,26 @@ def test_two_that_are_the_same_are_not_parted_for_two_that_are_not() -> None:
     """The smallest sum of all distances would match neither."""
     first = recurrence_features(np.diag(np.exp([-1.0, -0.78])))
     second = recurrence_features(np.diag(np.exp([-0.8, -0.6])))
-    found = match_fits([first, second], furthest=0.1)
-    rates = [sorted(round(-math.log(row.modulus), 2) for row in one.rows) for one in found]
+    features = match_fits([first, second], furthest=0.1)
+    rates = [sorted(round(-math.log(row.modulus), 2) for row in feature.rows) for feature in features]
     assert rates[0] == [0.78, 0.8]
 
 
 def test_a_fit_that_went_astray_is_not_what_others_are_held_to() -> None:
     day, other = recurrence_features(wave(24, 100)), recurrence_features(wave(60, 100))
-    found = match_fits([other, day, day, day])
-    assert [one.frequency for one in found] == [0.75]
-    assert found[0].period.estimate == pytest.approx(24)
+    features = match_fits([other, day, day, day])
+    assert [feature.frequency for feature in features] == [0.75]
+    assert features[0].period.estimate == pytest.approx(24)
 
 
 def test_intervals_are_not_cut_off_where_matching_is() -> None:
     """Half-lives that scatter by a factor of e: few are within a quarter of the fit, and all count."""
     half_lives = 8.55 * np.exp(np.random.default_rng(0).normal(size=40))
     tables = [recurrence_features([[0.5 ** (1 / half_life)]]) for half_life in half_lives]
-    (found,) = match_fits(tables, recurrence_features([[0.5 ** (1 / 8.55)]]), method="bootstrap")
-    assert found.frequency < 0.6
+    (feature,) = match_fits(tables, recurrence_features([[0.5 ** (1 / 8.55)]]), method="bootstrap")
+    assert feature.frequency < 0.6
     width = student.ppf(0.95, 39) * np.log(half_lives).std(ddof=1)
-    assert found.half_life.high == pytest.approx(8.55 * np.exp(width))
+    assert feature.half_life.high == pytest.approx(8.55 * np.exp(width))
 
 
 def test_shares_that_are_not_known_everywhere() -> None:
@@ -201,8 +201,8 @@ def test_an_eigenvalue_of_zero_has_no_logarithm() -> None:
 
 def test_a_period_is_at_least_two_steps() -> None:
     tables = [recurrence_features(0.9 * wave(period, math.inf)) for period in (2.05, 2.2, 2.1, 3.5, 2.3)]
-    (found,) = match_fits(tables, tables[1], method="jackknife", furthest=1.0)
-    assert found.period.low == 2
+    (feature,) = match_fits(tables, tables[1], method="jackknife", furthest=1.0)
+    assert feature.period.low == 2
 
 
 def test_a_gate_is_matched_with_itself_though_another_is_nearer() -> None:
@@ -211,31 +211,31 @@ def test_a_gate_is_matched_with_itself_though_another_is_nearer() -> None:
             [RecurrentBlock(0, "forward", gate, 0, [[v]]) for gate, v in (("new", first), ("reset", second))]
         )
 
-    found = match_fits([gates(0.50, 0.52), gates(0.53, 0.49)], furthest=1.0)
-    assert [one.frequency for one in found] == [1, 1]
-    assert all(len({row.gate for row in one.rows}) == 1 for one in found)
-    assert {"layer", "direction", "gate"} < set(found.display().columns)
+    features = match_fits([gates(0.50, 0.52), gates(0.53, 0.49)], furthest=1.0)
+    assert [feature.frequency for feature in features] == [1, 1]
+    assert all(len({row.gate for row in feature.rows}) == 1 for feature in features)
+    assert {"layer", "direction", "gate"} < set(features.display().columns)
 
 
 def test_levels_are_the_same_on_both_sides_of_one() -> None:
     tables = [modes_of(value) for value in (0.9995, 1.0002, 1.0, 0.9999, 1.0004)]
-    (found,) = match_fits(tables, modes_of(1.0))
-    assert found.frequency == 1.0
+    (mode,) = match_fits(tables, modes_of(1.0))
+    assert mode.frequency == 1.0
 
 
 def test_an_endless_half_life_is_as_sure_as_its_modulus() -> None:
     random = np.random.default_rng(0)
     tables = [modes_of(value) for value in 1.0005 + 3e-4 * random.standard_normal(20)]
-    (found,) = match_fits(tables, modes_of(1.0005), method="jackknife")
-    assert found.half_life.high == math.inf
-    assert found.half_life.low == pytest.approx(math.log(2) / -math.log(found.modulus.low))
+    (mode,) = match_fits(tables, modes_of(1.0005), method="jackknife")
+    assert mode.half_life.high == math.inf
+    assert mode.half_life.low == pytest.approx(math.log(2) / -math.log(mode.modulus.low))
 
 
 def test_of_two_types_that_are_as_frequent_it_is_that_of_the_fit() -> None:
     near_wave, decay = modes_of(complex(0.9, 0.01)), modes_of(0.9)
     for fitted in (near_wave, decay):
-        (found,) = match_fits([near_wave, decay], fitted, furthest=1.0)
-        assert found.label == fitted[0].label
+        (feature,) = match_fits([near_wave, decay], fitted, furthest=1.0)
+        assert feature.label == fitted[0].label
 
 
 @pytest.mark.parametrize("cls", [ParaRNN, ParaLSTM, ParaGRU, nn.LSTM])
@@ -294,6 +294,6 @@ def test_a_linear_model_draws_the_same_from_its_matrices(monkeypatch: pytest.Mon
 def test_counts_are_drawn_as_numbers() -> None:
     layer = ParaRNN(1, 2, nonlinearity="linear", aggregate=nn.Linear(2, 1))
     counts = torch.randint(0, 5, (30, 1))
-    found = bootstrap_series(layer, None, counts, 2)
-    assert found.is_floating_point()
-    torch.testing.assert_close(found, bootstrap_series(layer, None, counts.float(), 2))
+    series = bootstrap_series(layer, None, counts, 2)
+    assert series.is_floating_point()
+    torch.testing.assert_close(series, bootstrap_series(layer, None, counts.float(), 2))

@@ -141,7 +141,7 @@ def test_a_forked_process_has_memory_of_its_own() -> None:
         torch.set_num_threads(before)
 
 
-def test_without_memory_it_says_how_much_was_wanted_and_goes_on() -> None:
+def test_without_memory_it_says_how_much_was_wanted_and_continues() -> None:
     pool = Pool()
     tensor = pool.empty(SHAPE, torch.float32)
     with pytest.raises(MemoryError, match=r"not enough memory for a tensor of \d+ bytes"):

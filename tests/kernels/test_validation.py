@@ -130,7 +130,7 @@ def test_how_tensors_lie_in_memory_changes_nothing(mode: str, block_size: int, i
                 torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-13)  # products of another memory order
 
 
-def test_missing_and_additional_tensors_are_refused() -> None:
+def test_missing_and_additional_tensors_are_rejected() -> None:
     lstm, gru = arguments("LSTM"), arguments("GRU")
     for argument, got, call in (
         ("state", 1, lambda: forward({**lstm, "c_0": None})),
@@ -178,7 +178,7 @@ def _layers(given: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("empty", ["num_blocks", "block_size"])
 @pytest.mark.parametrize("mode", MODES)
-def test_no_block_and_no_unit_are_refused(mode: str, empty: str) -> None:
+def test_no_block_and_no_unit_are_rejected(mode: str, empty: str) -> None:
     """A division by zero in C ends the process."""
     given = arguments(mode)
     shape = (len(GATES[mode]), 0, 2, 2) if empty == "num_blocks" else (len(GATES[mode]), 3, 0, 0)

@@ -150,12 +150,12 @@ def test_the_three_aggregates_are_what_they_are_called() -> None:
 def test_steps_and_chunks_give_the_numbers_of_one_call(cls: Any, block_size: Any) -> None:
     layer = cls(3, 6, num_layers=2, block_size=block_size, dtype=torch.float64)
     x = torch.randn(11, 4, 3, dtype=torch.float64)
-    whole, final = layer(x)
+    expected, final = layer(x)
     state, outputs = None, []
     for chunk in x.split([1, 4, 1, 1, 4]):
         output, state = layer(chunk, state)
         outputs.append(output)
-    torch.testing.assert_close(torch.cat(outputs), whole, **TOLERANCE)
+    torch.testing.assert_close(torch.cat(outputs), expected, **TOLERANCE)
     for ours, theirs in zip(as_tuple(state), as_tuple(final), strict=True):
         torch.testing.assert_close(ours, theirs, **TOLERANCE)
 

@@ -43,7 +43,7 @@ SETTINGS = settings(
 )
 
 
-def refused(call: Callable[[], Any]) -> bool:
+def rejected(call: Callable[[], Any]) -> bool:
     """Return whether a call raises an error of ours, or a TypeError of Python; any other is a failure of the test."""
     error = None
     try:
@@ -153,12 +153,12 @@ OPTIONS: dict[str, list[str]] = {
 @pytest.mark.parametrize("name", MODULES)
 @settings(SETTINGS, max_examples=80)
 @given(data=st.data())
-def test_hostile_arguments_are_refused_or_build_something_that_runs(name: str, data: st.DataObject) -> None:
+def test_hostile_arguments_are_rejected_or_build_something_that_runs(name: str, data: st.DataObject) -> None:
     cls, right = MODULES[name]
     others = data.draw(st.lists(st.sampled_from([*right, *OPTIONS[name]]), min_size=1, max_size=2, unique=True))
     options = {**right, **{other: data.draw(HOSTILE) for other in others}}
     built: list[nn.Module] = []
-    if not refused(lambda: built.append(cls(**options))):
+    if not rejected(lambda: built.append(cls(**options))):
         run(name, built[0])
 
 
@@ -219,7 +219,7 @@ def _state_shape(name: str, x: Tensor) -> tuple[int, ...]:
 @pytest.mark.parametrize("name", MODULES)
 @settings(SETTINGS, max_examples=60)
 @given(data=st.data())
-def test_inputs_that_fit_give_finite_outputs_and_all_others_are_refused(name: str, data: st.DataObject) -> None:
+def test_inputs_that_fit_give_finite_outputs_and_all_others_are_rejected(name: str, data: st.DataObject) -> None:
     cls, right = MODULES[name]
     module = cls(**right)
     ranks, size, _ = axes(name)
@@ -233,7 +233,7 @@ def test_inputs_that_fit_give_finite_outputs_and_all_others_are_refused(name: st
     x = data.draw(hostile) if made_hostile in ("x", "both") else x
     second = data.draw(hostile) if made_hostile in ("second", "both") else second
     results: list[Any] = []
-    assert refused(lambda: results.append(module(x, second))) != fits(name, x, second)
+    assert rejected(lambda: results.append(module(x, second))) != fits(name, x, second)
     for result in results:
         assert as_tuple(result)[0].isfinite().all()
 
@@ -250,7 +250,7 @@ def test_inputs_that_fit_give_finite_outputs_and_all_others_are_refused(name: st
         lambda: BlockRecurrentTransformer(3, 8, num_layers=2**40),
     ],
 )
-def test_what_no_machine_holds_is_refused_before_memory_is_taken(make: Callable[[], Any]) -> None:
+def test_what_no_machine_holds_is_rejected_before_memory_is_taken(make: Callable[[], Any]) -> None:
     with raises(ArgumentError, "bytes", torch.float32, hint="use smaller sizes"):
         make()
 

@@ -130,9 +130,9 @@ def test_dropout_keeps_its_share_and_the_mean() -> None:
         for name, parameter in layer.named_parameters():
             parameter.copy_(torch.eye(4) if name.startswith("weight_ih") else torch.zeros(4, 4))
     output, _ = layer(torch.ones(1000, 10, 4))
-    kept = output != 0
-    torch.testing.assert_close(output[kept], torch.full_like(output[kept], 1 / 0.8))
-    assert abs(kept.float().mean() - 0.8) < 5 * (0.2 * 0.8 / kept.numel()) ** 0.5  # five standard errors
+    mask = output != 0
+    torch.testing.assert_close(output[mask], torch.full_like(output[mask], 1 / 0.8))
+    assert abs(mask.float().mean() - 0.8) < 5 * (0.2 * 0.8 / mask.numel()) ** 0.5  # five standard errors
 
 
 @each_layer

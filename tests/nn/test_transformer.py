@@ -35,15 +35,15 @@ def sequences(steps: int = 17, batch: int = 3) -> Tensor:
 @pytest.mark.parametrize("layers", [(-2,), (0, 2), range(3), ()], ids=str)
 def test_in_parts_it_is_one_call_wherever_it_is_cut(attention: str, layers: Any) -> None:
     model, x = small(attention=attention, recurrent_layers=layers), sequences()
-    whole, last = model(x)
-    weights = torch.randn_like(whole)
-    (grad,) = torch.autograd.grad((whole * weights).sum(), model.embed.weight)
+    expected, last = model(x)
+    weights = torch.randn_like(expected)
+    (grad,) = torch.autograd.grad((expected * weights).sum(), model.embed.weight)
     for cuts in ([5, 5, 5, 2], [10, 7], [3, 7, 7], [1] * 17, [16, 1]):
         state, parts = None, []
         for part in x.split(cuts, 1):
             output, state = model(part, state)
             parts.append(output)
-        torch.testing.assert_close(torch.cat(parts, 1), whole)
+        torch.testing.assert_close(torch.cat(parts, 1), expected)
         torch.testing.assert_close(state, last)
         torch.testing.assert_close(
             torch.autograd.grad((torch.cat(parts, 1) * weights).sum(), model.embed.weight)[0], grad
@@ -141,15 +141,15 @@ def test_a_recurrent_layer_is_what_its_contract_says(gate: str, block_size: int 
     nn.init.normal_(layer.positions.weight)
     tokens, states = torch.randn(4, 8, **options), torch.randn(3, 8, **options)
     old, none = torch.randn(2, 2, 8, **options), torch.zeros(1, 0, 8, **options)
-    out, kept = layer(tokens[None], Cache(old[:1], old[1:]), Cache(none, none), 4, states[None])
-    after = layer.update(states[None], kept)
+    out, cache = layer(tokens[None], Cache(old[:1], old[1:]), Cache(none, none), 4, states[None])
+    after = layer.update(states[None], cache)
 
     x, s = layer.norm(tokens), layer.state_norm(states) + layer.ids
     q_x, k_x, v_x, q_s = (
         x @ w.T + b for w, b in zip(layer.project.weight.chunk(4), layer.project.bias.chunk(4), strict=True)
     )
     k_s, v_s = layer.of_states["key"](s), layer.of_states["value"](s)
-    torch.testing.assert_close((kept.keys[0], kept.values[0]), (k_x, v_x))
+    torch.testing.assert_close((cache.keys[0], cache.values[0]), (k_x, v_x))
     bias = torch.full((2, 4, 6), -math.inf, **options)
     for query in range(4):
         for key in range(6):
@@ -292,7 +292,7 @@ def test_without_states_no_symbol_is_carried_over_segments() -> None:
     assert recalled(()) < 0.45  # of four, one in four is guessed
 
 
-def test_wrong_inputs_and_states_are_refused() -> None:
+def test_wrong_inputs_and_states_are_rejected() -> None:
     model = small()
     with raises(TensorError, argument="x", got=(2, 3)):
         model(torch.zeros(2, 3, dtype=torch.float64))

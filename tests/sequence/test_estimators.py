@@ -34,15 +34,15 @@ def test_a_sequence_is_predicted_the_same_alone_as_among_longer_ones(cell: str, 
             SequenceRegressor(cell=cell, **QUICK, **more).fit(ragged(), np.arange(30.0))
         return
     x = ragged()
-    y = np.array([one.mean() for one in x])
+    y = np.array([sequence.mean() for sequence in x])
     fitted = SequenceRegressor(cell=cell, readout=readout, **QUICK, **more).fit(x, y)
     together = fitted.predict(x)
-    np.testing.assert_allclose(together, [fitted.predict([one])[0] for one in x], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(together, [fitted.predict([sequence])[0] for sequence in x], rtol=1e-9, atol=1e-12)
 
 
 def test_parts_of_blocks_add_up_to_predictions() -> None:
     x = ragged()
-    y = np.stack([[one.mean(), 1000 + 50 * one.std()] for one in x])
+    y = np.stack([[sequence.mean(), 1000 + 50 * sequence.std()] for sequence in x])
     fitted = SequenceRegressor(**QUICK).fit(x, y)
     explained = fitted.explain(x)
     parts = explained.components
@@ -115,10 +115,10 @@ def test_classes_count_as_much_as_they_are_told_to(tmp_path: Path) -> None:
 
 def test_an_interrupted_training_resumes_to_the_bit(tmp_path: Path) -> None:
     x, y = ragged(), np.arange(30.0)
-    whole = SequenceRegressor(**QUICK).fit(x, y)
+    uninterrupted = SequenceRegressor(**QUICK).fit(x, y)
     SequenceRegressor(**QUICK, max_time=1e-9).fit(x, y, checkpoint=tmp_path)  # one epoch
     resumed = SequenceRegressor(**QUICK).fit(x, y, checkpoint=tmp_path, resume=True)
-    np.testing.assert_array_equal(resumed.predict(x), whole.predict(x))
+    np.testing.assert_array_equal(resumed.predict(x), uninterrupted.predict(x))
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_arrays_are_sequences_even_if_they_are_of_one_length(wrap: Any) -> None:
     equal = [np.arange(5.0)] * 11 + [np.ones(5)]
     fitted = SequenceRegressor(**QUICK).fit(wrap(equal), np.arange(12.0))
     assert fitted.predict(wrap([np.arange(8.0)])).shape == (1,)
-    table = SequenceRegressor(**QUICK).fit([one.tolist() for one in equal], np.arange(12.0))
+    table = SequenceRegressor(**QUICK).fit([sequence.tolist() for sequence in equal], np.arange(12.0))
     assert table.n_features_in_ == 5
 
 

@@ -61,13 +61,13 @@ def test_theorem_3_holds_the_network_that_its_proof_builds(
     built_width = (target.input_size + 1) * target.output_size * fnn_width + block_size
     # The theorem has 2 d_in in the place of d_in + 1, and then whole blocks.
     stated_width = Fraction(2 * target.input_size, target.input_size + 1) * (built_width - block_size) + block_size
-    found = Approximation(target, depth_factor, width_factor, block_size)
-    assert built_width <= stated_width <= found.width < stated_width + block_size
-    assert found.width % block_size == 0
+    network = Approximation(target, depth_factor, width_factor, block_size)
+    assert built_width <= stated_width <= network.width < stated_width + block_size
+    assert network.width % block_size == 0
     # Depth 2 (T + L - 1), and 2 d_in T in the place of 2 T. Their depth counts hidden layers, L - 1 of L.
     unused = 2 * target.lookback * (target.input_size - 1)
-    assert found.depth == 2 * (target.lookback + (fnn_depth + 1) - 1) + unused
-    assert found.log_width == pytest.approx(float(mpmath.log(found.width)), rel=DOUBLE)
+    assert network.depth == 2 * (target.lookback + (fnn_depth + 1) - 1) + unused
+    assert network.log_width == pytest.approx(float(mpmath.log(network.width)), rel=DOUBLE)
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -78,8 +78,8 @@ def test_the_error_of_theorem_3_as_sympy_computes_it(target: HolderClass, depth_
     power = k + sympy.Max(beta, 1) / 2
     error = 19 * radius * (k + 1) ** 2 * sympy.Integer(n) ** power
     error *= sympy.Integer(depth_factor * width_factor) ** (-2 * beta / n)
-    found = Approximation(target, depth_factor, width_factor).log_error
-    assert found == pytest.approx(float(sympy.log(error).evalf(30)), rel=DOUBLE, abs=DOUBLE)
+    log_error = Approximation(target, depth_factor, width_factor).log_error
+    assert log_error == pytest.approx(float(sympy.log(error).evalf(30)), rel=DOUBLE, abs=DOUBLE)
 
 
 def test_an_integer_smoothness_belongs_to_the_derivatives_below_it() -> None:
@@ -110,18 +110,18 @@ def test_long_inputs_do_not_overflow() -> None:
     network = Approximation(target, 3, 2)
     assert network.log_width == pytest.approx(float(mpmath.log(network.width)), rel=DOUBLE)
     assert network.width > 3**10_000
-    found = recommended(target, 10**6)
-    assert found.vacuous
-    assert not found.holds
+    bound = recommended(target, 10**6)
+    assert bound.vacuous
+    assert not bound.holds
     with raises(ArgumentError, "10^95", argument="sample_size", got="10^6.0"):
         prediction_error(network, 10**6)
     # A width that nobody computes, and a sample, and with it a depth, that nobody prints.
     endless = HolderClass(1, 10**5, 10**4)
     assert Approximation(endless, 1, 1).log_width == pytest.approx(10**9 * log(3), rel=1e-6)
-    found = recommended(target, 2**400_000)
-    assert found.log_bound < log(4)
-    assert found.network.depth_factor > 10**4300
-    assert "depth_factor=10^" in repr(found)
+    bound = recommended(target, 2**400_000)
+    assert bound.log_bound < log(4)
+    assert bound.network.depth_factor > 10**4300
+    assert "depth_factor=10^" in repr(bound)
 
 
 LARGE = 10**60
@@ -131,7 +131,7 @@ LARGE = 10**60
 @pytest.mark.parametrize("constant", [1.0, 1e-3])
 def test_theorem_5_is_theorem_4_and_three_halves_of_theorem_3_squared(target: HolderClass, constant: float) -> None:
     network = Approximation(target, 6, 2, block_size=4)
-    found = prediction_error(network, LARGE, constant=constant)
+    bound = prediction_error(network, LARGE, constant=constant)
     with mpmath.workdps(40):
         d, depth, size = mpmath.mpf(network.width), mpmath.mpf(network.depth), mpmath.mpf(LARGE)
         needed = d**2 * depth**2 * mpmath.log(max(d, depth))
@@ -139,19 +139,19 @@ def test_theorem_5_is_theorem_4_and_three_halves_of_theorem_3_squared(target: Ho
         approximation = mpmath.mpf(3) / 2 * mpmath.exp(network.log_error) ** 2
         least, total = float(mpmath.log(needed)), float(mpmath.log(estimation + approximation))
         terms = float(mpmath.log(estimation)), float(mpmath.log(approximation))
-    assert found.log_least_sample_size == pytest.approx(least, rel=DOUBLE)
+    assert bound.log_least_sample_size == pytest.approx(least, rel=DOUBLE)
     assert log_least_sample_size(network.width, network.depth) == pytest.approx(least, rel=DOUBLE)
-    assert found.log_estimation == pytest.approx(terms[0], rel=DOUBLE, abs=1e-10)
+    assert bound.log_estimation == pytest.approx(terms[0], rel=DOUBLE, abs=1e-10)
     alone = log_estimation_error(
         network.width, network.depth, LARGE, radius=target.radius, constant=constant, block_size=4
     )
     assert alone == pytest.approx(terms[0], rel=DOUBLE, abs=1e-10)
     # The paper rounds 541.5 up.
     assert ceil(Fraction(3, 2) * 19**2) == 542
-    assert found.log_approximation == pytest.approx(terms[1] + log(542 / 541.5), abs=1e-10)
-    assert total < found.log_bound < total + log(542 / 541.5) + 1e-10
-    assert found.holds
-    assert found.vacuous == (exp(found.log_bound) >= 4 * target.radius**2)
+    assert bound.log_approximation == pytest.approx(terms[1] + log(542 / 541.5), abs=1e-10)
+    assert total < bound.log_bound < total + log(542 / 541.5) + 1e-10
+    assert bound.holds
+    assert bound.vacuous == (exp(bound.log_bound) >= 4 * target.radius**2)
 
 
 @pytest.mark.parametrize("target", [HolderClass(1, 1, 1), HolderClass(2, 1, 3), HolderClass(0.5, 2, 2)])
@@ -212,10 +212,10 @@ def test_no_integers_do_better_than_the_recommended_ones(
     def ceil_log2(number: int) -> int:
         return 3 + next(power for power in range(64) if 2**power >= number)
 
-    found = recommended(target, sample_size, constant=constant)
+    result = recommended(target, sample_size, constant=constant)
     best = min(bound(i, j) for i in range(1, 200) for j in range(1, 40))
-    chosen = bound(found.network.depth_factor, found.network.width_factor)
-    assert exp(found.log_bound) == pytest.approx(chosen, rel=1e-9)
+    chosen = bound(result.network.depth_factor, result.network.width_factor)
+    assert exp(result.log_bound) == pytest.approx(chosen, rel=1e-9)
     assert chosen <= best * 1.001
 
 
@@ -228,9 +228,9 @@ def test_the_bounds_say_nothing_about_real_data(target: HolderClass) -> None:
     assert recommended(target, 10**enough).holds
     assert recommended(target, 10**less).vacuous
     for sample_size in (100, 10**5, 10**9):
-        found = recommended(target, sample_size)
-        assert found.vacuous
-        assert not found.holds
+        bound = recommended(target, sample_size)
+        assert bound.vacuous
+        assert not bound.holds
 
 
 TARGET = HolderClass(1, 1, 2)

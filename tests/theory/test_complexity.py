@@ -93,12 +93,12 @@ class Counter:
         self.multiplications = 0
 
     def product(self, left: Tensor, right: Tensor) -> Tensor:
-        found = torch.zeros(len(left), right.shape[1], dtype=left.dtype)
+        total = torch.zeros(len(left), right.shape[1], dtype=left.dtype)
         for i, k in torch.argwhere(left).tolist():
             for j in torch.argwhere(right[k]).flatten().tolist():
-                found[i, j] += left[i, k] * right[k, j]
+                total[i, j] += left[i, k] * right[k, j]
                 self.multiplications += 1
-        return found
+        return total
 
 
 class Block:
@@ -119,9 +119,9 @@ class Block:
         """B_1 ... B_T, each (D, D^2), and C_2 ... C_T."""
         states = self.states(self.weight)
         slopes = [torch.diag(1 - h**2) for h in states[1:]]
-        one = torch.eye(len(self.weight), dtype=torch.float64)
+        identity = torch.eye(len(self.weight), dtype=torch.float64)
         direct = [
-            counter.product(slope, torch.kron(h[None], one)) for slope, h in zip(slopes, states[:-1], strict=True)
+            counter.product(slope, torch.kron(h[None], identity)) for slope, h in zip(slopes, states[:-1], strict=True)
         ]
         return direct, [counter.product(slope, self.weight) for slope in slopes[1:]]
 
@@ -136,13 +136,13 @@ def test_the_backward_count_is_that_of_the_sum_in_the_proof(size: int, length: i
     """Each term from the left, none of them used for another."""
     counter, block = Counter(), Block(size, length)
     direct, passing = block.parts(counter)
-    found = direct[-1]
+    jacobian = direct[-1]
     for j in range(1, length):
         term = passing[-1]
         for i in range(1, j):
             term = counter.product(term, passing[-1 - i])
-        found = found + counter.product(term, direct[-1 - j])
-    torch.testing.assert_close(found, block.jacobian())  # so what is counted is the Jacobian
+        jacobian = jacobian + counter.product(term, direct[-1 - j])
+    torch.testing.assert_close(jacobian, block.jacobian())  # so what is counted is the Jacobian
     ours = critical_path(1, 3 * size, length, block_size=size)
     assert ours.backward.recurrence == counter.multiplications
     before = counter.multiplications
@@ -155,11 +155,11 @@ def test_the_same_jacobian_takes_no_square_of_the_length(size: int, length: int)
     """Each product of C is the last one times one more: 2 T - 3 products of order D^3 instead of T (T - 1) / 2."""
     counter, block = Counter(), Block(size, length)
     direct, passing = block.parts(counter)
-    found, term = direct[-1], passing[-1]
+    jacobian, term = direct[-1], passing[-1]
     for j in range(1, length):
         term = term if j == 1 else counter.product(term, passing[-j])
-        found = found + counter.product(term, direct[-1 - j])
-    torch.testing.assert_close(found, block.jacobian())
+        jacobian = jacobian + counter.product(term, direct[-1 - j])
+    torch.testing.assert_close(jacobian, block.jacobian())
     assert counter.multiplications == (2 * length - 1) * size**2 + (2 * length - 3) * size**3
 
 

@@ -46,28 +46,28 @@ def test_blocks_of_size_2_are_found_within_epsilon(name: str, epsilon: float, tu
     if turned:
         turn = orthogonal(len(matrix))
         matrix = turn @ matrix @ turn.T
-    found = near_two_by_two(matrix, epsilon)
+    result = near_two_by_two(matrix, epsilon)
     size = len(matrix)
-    assert [block.shape for block in found.blocks] == [(2, 2)] * (size // 2) + [(1, 1)] * (size % 2)
-    product = found.transform @ block_diag(*found.blocks) @ np.linalg.inv(found.transform)
+    assert [block.shape for block in result.blocks] == [(2, 2)] * (size // 2) + [(1, 1)] * (size % 2)
+    product = result.transform @ block_diag(*result.blocks) @ np.linalg.inv(result.transform)
     distance = np.linalg.norm(product - matrix)
     assert distance <= epsilon
     # The distance is reported with its rounding, and the product here has its own: units times the condition.
-    assert found.distance == pytest.approx(distance, abs=100 * size * EPS * found.condition * np.linalg.norm(matrix))
-    assert found.distance <= epsilon
-    singular = np.linalg.svd(found.transform, compute_uv=False)
-    assert found.condition == pytest.approx(singular[0] / singular[-1])
+    assert result.distance == pytest.approx(distance, abs=100 * size * EPS * result.condition * np.linalg.norm(matrix))
+    assert result.distance <= epsilon
+    singular = np.linalg.svd(result.transform, compute_uv=False)
+    assert result.condition == pytest.approx(singular[0] / singular[-1])
 
 
 @pytest.mark.parametrize("name", ["R-4", "R-3 and R-1", "C-2", "R-5"])
 def test_the_distance_holds_in_exact_arithmetic(name: str) -> None:
     """Transform and blocks as rational numbers: what they make is similar to the blocks without any rounding."""
-    found = near_two_by_two(DEFECTIVE[name], 1e-4)
-    transform = exact(found.transform)
-    made = transform * sympy.diag(*map(exact, found.blocks)) * transform.inv()
+    result = near_two_by_two(DEFECTIVE[name], 1e-4)
+    transform = exact(result.transform)
+    made = transform * sympy.diag(*map(exact, result.blocks)) * transform.inv()
     difference = made - exact(DEFECTIVE[name])
     squared = sum(entry**2 for entry in difference)
-    assert squared <= Fraction(found.distance) ** 2 <= Fraction(1e-4) ** 2
+    assert squared <= Fraction(result.distance) ** 2 <= Fraction(1e-4) ** 2
     assert squared > 0
 
 
@@ -82,11 +82,11 @@ def test_the_condition_grows_like_one_over_epsilon() -> None:
 
 @pytest.mark.parametrize("matrix", [np.eye(6), np.zeros((3, 3)), np.diag([1.0, 1, 2, 2]), [[0.3]], orthogonal(7)])
 def test_what_is_made_of_blocks_already_stays(matrix: Array) -> None:
-    found = near_two_by_two(torch.as_tensor(np.array(matrix)), 1e-10)
-    product = found.transform @ block_diag(*found.blocks) @ np.linalg.inv(found.transform)
+    result = near_two_by_two(torch.as_tensor(np.array(matrix)), 1e-10)
+    product = result.transform @ block_diag(*result.blocks) @ np.linalg.inv(result.transform)
     np.testing.assert_allclose(product, matrix, atol=1e-13)
-    assert found.distance < 1e-12
-    assert found.condition < 10
+    assert result.distance < 1e-12
+    assert result.condition < 10
 
 
 @pytest.mark.parametrize(
@@ -104,21 +104,21 @@ def test_rejected_epsilons(matrix: Array, epsilon: float) -> None:
         near_two_by_two(matrix, epsilon)
 
 
-def check_evidence(found: Certificate, matrix: Array) -> None:
+def check_evidence(result: Certificate, matrix: Array) -> None:
     """The certificate once more, from its evidence alone."""
-    points = found.centre + found.radius * np.exp(1j * found.angles)
-    assert found.radius <= found.centre.imag
-    assert (np.diff(found.angles) > 0).all()
-    assert found.angles[-1] < found.angles[0] + 2 * np.pi
-    for point, value in zip(points[::7], found.singular_values[::7], strict=True):
+    points = result.centre + result.radius * np.exp(1j * result.angles)
+    assert result.radius <= result.centre.imag
+    assert (np.diff(result.angles) > 0).all()
+    assert result.angles[-1] < result.angles[0] + 2 * np.pi
+    for point, value in zip(points[::7], result.singular_values[::7], strict=True):
         inverse = np.linalg.inv(point * np.eye(len(matrix)) - matrix)
         assert value == pytest.approx(1 / np.linalg.norm(inverse, 2), rel=1e-8)
-    closed = np.append(found.angles, found.angles[0] + 2 * np.pi)
-    values = np.append(found.singular_values, found.singular_values[0])
-    lowest = ((values[1:] + values[:-1] - found.radius * np.diff(closed)) / 2).min()
-    assert 0 < found.distance <= lowest
-    inside = abs(np.linalg.eigvals(matrix) - found.centre) < found.radius
-    assert found.eigenvalues == inside.sum() > 0
+    closed = np.append(result.angles, result.angles[0] + 2 * np.pi)
+    values = np.append(result.singular_values, result.singular_values[0])
+    lowest = ((values[1:] + values[:-1] - result.radius * np.diff(closed)) / 2).min()
+    assert 0 < result.distance <= lowest
+    inside = abs(np.linalg.eigvals(matrix) - result.centre) < result.radius
+    assert result.eigenvalues == inside.sum() > 0
 
 
 @settings(max_examples=15, deadline=None)
@@ -129,9 +129,9 @@ def test_for_planes_the_distance_is_exact_to_one_percent(
     """|k| - rho: see tests/interpret/test_jordan.py, where that distance is held against an optimiser."""
     k = sign * (np.hypot(p, s) + distance)
     matrix = np.array([[mean + p, s + k], [s - k, mean - p]])
-    found = certify_complex(matrix)
-    assert 0.985 * distance <= found.distance <= distance
-    check_evidence(found, matrix)
+    result = certify_complex(matrix)
+    assert 0.985 * distance <= result.distance <= distance
+    check_evidence(result, matrix)
 
 
 @pytest.mark.parametrize(
@@ -147,9 +147,9 @@ def test_for_planes_the_distance_is_exact_to_one_percent(
 def test_normal_matrices(matrix: Array, distance: float) -> None:
     """The best circle keeps away from all eigenvalues: half way to the nearest, or at most down to the real axis."""
     turn = orthogonal(len(matrix), seed=2)
-    found = certify_complex(turn @ matrix @ turn.T)
-    assert 0.97 * distance <= found.distance <= distance + 1e-9
-    check_evidence(found, turn @ matrix @ turn.T)
+    result = certify_complex(turn @ matrix @ turn.T)
+    assert 0.97 * distance <= result.distance <= distance + 1e-9
+    check_evidence(result, turn @ matrix @ turn.T)
 
 
 @pytest.mark.parametrize(("size", "seed"), [(3, 1), (4, 0), (6, 1)])
@@ -180,19 +180,19 @@ def complex_matrix(size: int, seed: int) -> Array:
 @pytest.mark.parametrize(("size", "seed"), [(3, 1), (4, 0), (5, 2), (8, 3), (12, 4)])
 def test_changes_within_the_distance_leave_complex_eigenvalues(size: int, seed: int) -> None:
     matrix = complex_matrix(size, seed)
-    found = certify_complex(matrix)
-    check_evidence(found, matrix)
+    result = certify_complex(matrix)
+    check_evidence(result, matrix)
     generator = np.random.default_rng(seed)
     changes = list(generator.normal(size=(200, size, size)))
     # The worst ones have rank one: they move an eigenvalue to a point at which z - W is nearly singular.
-    point = found.centre + found.radius * np.exp(1j * found.angles[found.singular_values.argmin()])
+    point = result.centre + result.radius * np.exp(1j * result.angles[result.singular_values.argmin()])
     left, _, right = np.linalg.svd(point * np.eye(size) - matrix)
     changes += [np.outer(left[:, -1], right[-1]).real, (left[:, -1:] @ right[-1:]).imag]
     for change in changes:
         for sign in (-1, 1):
-            changed = matrix + sign * 0.9999 * found.distance / np.linalg.norm(change, 2) * change
-            inside = abs(np.linalg.eigvals(changed) - found.centre) < found.radius
-            assert inside.sum() == found.eigenvalues
+            changed = matrix + sign * 0.9999 * result.distance / np.linalg.norm(change, 2) * change
+            inside = abs(np.linalg.eigvals(changed) - result.centre) < result.radius
+            assert inside.sum() == result.eigenvalues
 
 
 def nearest_real_spectrum(matrix: Array) -> float:
@@ -219,11 +219,11 @@ def nearest_real_spectrum(matrix: Array) -> float:
 @pytest.mark.parametrize(("size", "seed"), [(2, 1), (3, 1), (3, 5), (4, 0), (4, 6), (5, 2)])
 def test_the_certificate_is_below_the_distance_of_every_real_spectrum_found(size: int, seed: int) -> None:
     matrix = complex_matrix(size, seed)
-    found, reached = certify_complex(matrix).distance, nearest_real_spectrum(matrix)
-    assert found < reached
+    certified, reached = certify_complex(matrix).distance, nearest_real_spectrum(matrix)
+    assert certified < reached
     if size == 2:  # here both are the distance itself
-        assert found > 0.985 * reached
-    assert found > 0.05 * reached
+        assert certified > 0.985 * reached
+    assert certified > 0.05 * reached
 
 
 @pytest.mark.parametrize(

@@ -83,8 +83,8 @@ def run_exactly(network: nn.Module, x: Tensor) -> NDArray[Any]:
     return values @ fractions(network.output_map.weight).T
 
 
-def distance(found: Tensor, exact: NDArray[Any]) -> NDArray[np.float64]:
-    return abs(fractions(found) - exact).astype(np.float64)
+def distance(computed: Tensor, exact: NDArray[Any]) -> NDArray[np.float64]:
+    return abs(fractions(computed) - exact).astype(np.float64)
 
 
 @torch.no_grad()

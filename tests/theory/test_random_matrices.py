@@ -55,11 +55,11 @@ EDELMAN = {
 
 @pytest.mark.parametrize(("size", "table"), EDELMAN.items())
 def test_edelmans_table(size: int, table: dict[int, float]) -> None:
-    found = real_eigenvalues(size)
+    law = real_eigenvalues(size)
     # The table's own differences cancel to 1e-15 of numbers near 1.
-    for count, probability in zip(found.counts, found.probabilities, strict=True):
+    for count, probability in zip(law.counts, law.probabilities, strict=True):
         assert probability == pytest.approx(table[count], abs=1e-15, rel=1e-13)
-    assert sorted(table) == list(found.counts)
+    assert sorted(table) == list(law.counts)
 
 
 @pytest.mark.parametrize("size", [*range(1, 14), 24, 25, 40, 64])
@@ -77,9 +77,9 @@ def test_all_but_one_pair_real(size: int) -> None:
         # exp(y^2) erfc(sqrt(2) y) = exp(-y^2) erfcx(sqrt(2) y)
         return float(y * np.exp(-(y**2)) * scipy.special.erfcx(ROOT * y) * eval_genlaguerre(size - 2, 2, -2 * y**2))
 
-    found = real_eigenvalues(size)
+    law = real_eigenvalues(size)
     expected = 2 * quad(integrand, 0, inf, epsrel=1e-12)[0]
-    assert exp(found.log_probabilities[-2] - found.log_probabilities[-1]) == pytest.approx(expected, rel=1e-9)
+    assert exp(law.log_probabilities[-2] - law.log_probabilities[-1]) == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 7, 10, 17, 32, 50])
@@ -87,10 +87,10 @@ def test_expected_number(size: int) -> None:
     """Edelman, Kostlan and Shub (1994), Corollary 5.2."""
     log_beta = scipy.special.betaln(size, 0.5)
     expected = 0.5 + ROOT * hyp2f1(1, -0.5, size, 0.5) / exp(log_beta)
-    found = real_eigenvalues(size)
-    assert found.mean == pytest.approx(expected, rel=1e-12)
-    assert found.probabilities.sum() == pytest.approx(1, abs=1e-13)
-    assert found.mean / sqrt(2 * size / pi) == pytest.approx(1, abs=1 / sqrt(size))
+    law = real_eigenvalues(size)
+    assert law.mean == pytest.approx(expected, rel=1e-12)
+    assert law.probabilities.sum() == pytest.approx(1, abs=1e-13)
+    assert law.mean / sqrt(2 * size / pi) == pytest.approx(1, abs=1 / sqrt(size))
 
 
 @pytest.mark.parametrize("size", [3, 5, 7, 9])
@@ -120,10 +120,10 @@ def test_no_real_eigenvalue() -> None:
 def test_as_often_as_simulated(size: int) -> None:
     """The chance that a right distribution fails: one in a thousand, for this seed it does not."""
     drawn = simulate_real_eigenvalues(size, 8_000, seed=1)
-    found = real_eigenvalues(size)
-    assert drawn.counts == found.counts
+    law = real_eigenvalues(size)
+    assert drawn.counts == law.counts
     assert sum(drawn.occurrences) == 8_000
-    expected = 8_000 * found.probabilities
+    expected = 8_000 * law.probabilities
     common = expected > 5  # the rest together
     observed = np.append(np.array(drawn.occurrences)[common], np.array(drawn.occurrences)[~common].sum())
     wanted = np.append(expected[common], expected[~common].sum() + 1e-9)
@@ -152,9 +152,9 @@ def test_blocks_are_independent(block_size: int, num_blocks: int) -> None:
         counts[real] += probability  # type: ignore[assignment]
         only_real += probability * (real == num_blocks * block_size)
         only_complex += probability * (real == 0)
-    found = real_eigenvalues(block_size, num_blocks)
-    assert found.counts == tuple(sorted(counts))
-    np.testing.assert_allclose(found.probabilities, [counts[count] for count in found.counts], rtol=1e-12, atol=1e-15)
+    law = real_eigenvalues(block_size, num_blocks)
+    assert law.counts == tuple(sorted(counts))
+    np.testing.assert_allclose(law.probabilities, [counts[count] for count in law.counts], rtol=1e-12, atol=1e-15)
     types = feature_types(block_size, num_blocks)
     assert exp(types.log_only_real) == pytest.approx(only_real)
     assert exp(types.log_only_complex) == pytest.approx(only_complex)
@@ -163,9 +163,9 @@ def test_blocks_are_independent(block_size: int, num_blocks: int) -> None:
 
 def test_blocks_of_size_2_throw_coins() -> None:
     """Each has two real eigenvalues with probability 1 / sqrt(2)."""
-    found = real_eigenvalues(2, 64)
+    law = real_eigenvalues(2, 64)
     expected = scipy.stats.binom(64, 1 / ROOT)
-    np.testing.assert_allclose(found.log_probabilities, expected.logpmf(np.arange(65)), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(law.log_probabilities, expected.logpmf(np.arange(65)), rtol=1e-12, atol=1e-12)
     types = feature_types(2, 64)
     assert types.log_only_real == pytest.approx(-32 * log(2))
     assert types.log_only_complex == pytest.approx(64 * log1p(-1 / ROOT))
@@ -187,13 +187,13 @@ def test_random_matrices_have_features_of_order_one_alone() -> None:
 
 def test_what_block_sizes_cover() -> None:
     """Figure 2(b), in blue."""
-    found = coverage(128)
-    assert [entry.block_size for entry in found] == [1, 2, 4, 8, 16, 32, 64, 128]
-    assert [len(entry.types) for entry in found] == [1, 3, 6, 12, 24, 48, 96, 192]
-    assert found[0].types == ("R-1",)
-    assert found[2].types == ("R-1", "R-2", "R-3", "R-4", "C-1", "C-2")
-    assert found[0].log_probability == pytest.approx(-128 * 127 / 4 * log(2))
-    assert {entry.log_probability for entry in found[1:]} == {0.0}
+    entries = coverage(128)
+    assert [entry.block_size for entry in entries] == [1, 2, 4, 8, 16, 32, 64, 128]
+    assert [len(entry.types) for entry in entries] == [1, 3, 6, 12, 24, 48, 96, 192]
+    assert entries[0].types == ("R-1",)
+    assert entries[2].types == ("R-1", "R-2", "R-3", "R-4", "C-1", "C-2")
+    assert entries[0].log_probability == pytest.approx(-128 * 127 / 4 * log(2))
+    assert {entry.log_probability for entry in entries[1:]} == {0.0}
     assert coverage(1)[0].log_probability == 0
 
 

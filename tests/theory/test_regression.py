@@ -48,7 +48,7 @@ def test_the_analytic_target_is_a_trigonometric_polynomial_of_mean_square_one(le
     values = AnalyticTarget(length, input_size)(grid(length, input_size, 8)).reshape([8] * dimension)
     coefficients = np.fft.fftn(values) / values.size
     for frequency in itertools.product(range(8), repeat=dimension):
-        by_hand = math.prod({0: 1 / 2, 1: -1 / 4, 7: -1 / 4}.get(one, 0.0) for one in frequency)  # of sin^2
+        by_hand = math.prod({0: 1 / 2, 1: -1 / 4, 7: -1 / 4}.get(component, 0.0) for component in frequency)  # of sin^2
         assert coefficients[frequency] == pytest.approx((8 / 3) ** (dimension / 2) * by_hand, abs=1e-14)
     assert np.mean(values**2) == pytest.approx(1)
 
@@ -164,10 +164,10 @@ def test_means_over_bins_are_as_fast_as_any_method_can_be() -> None:
         for seed in range(12)
         for risk in excess_risk(regressogram, RoughTarget(0.5, 1, seed=seed), [4**k for k in range(4, 8)], replicates=1)
     ]
-    found = slope_of(risks)
+    slope = slope_of(risks)
     # The error is that of other signs and samples. Levels whose cells are wider than a bin fall faster, and add 0.01.
-    assert found.value == pytest.approx(minimax_slope(0.5, 1), abs=0.01 + 3 * found.standard_error)
-    assert found.standard_error < 0.02
+    assert slope.value == pytest.approx(minimax_slope(0.5, 1), abs=0.01 + 3 * slope.standard_error)
+    assert slope.standard_error < 0.02
 
 
 def test_the_slope_is_that_of_statsmodels() -> None:

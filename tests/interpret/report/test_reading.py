@@ -112,10 +112,10 @@ def test_what_is_said_is_about_the_forecast() -> None:
     for aggregate in (None, "linear"):
         layer, readout = ParaGRU(1, 6, aggregate=aggregate, batch_first=True).double(), nn.Linear(6, 1).double()
         x = noise()[None]
-        found = contributions(fold_in(layer, readout), x)
-        torch.testing.assert_close(found.parts.sum(-2) + found.bias, readout(layer(x)[0]))
+        result = contributions(fold_in(layer, readout), x)
+        torch.testing.assert_close(result.parts.sum(-2) + result.bias, readout(layer(x)[0]))
         reading = read(layer, x, readout=readout)
-        torch.testing.assert_close(reading.components.total, found.total)
+        torch.testing.assert_close(reading.components.total, result.total)
 
 
 def test_a_frame_brings_names_and_frequency() -> None:
@@ -217,7 +217,7 @@ def test_of_many_responses_the_largest_are_shown() -> None:
     assert "Of 24 pairs of an input and an output, the 12 with" in page(reading)
 
 
-def test_bad_data_are_refused_and_no_file_is_left(tmp_path: Path) -> None:
+def test_bad_data_are_rejected_and_no_file_is_left(tmp_path: Path) -> None:
     layer, path = planted((24, 0.98)), tmp_path / "page.html"
     with raises(ArgumentError, argument="x", got=(10, 2)):
         report(layer, noise(10, 2), path)
