@@ -138,8 +138,8 @@ def test_a_file_stays_its_owners(tmp_path: Path) -> None:
     os.chown(path, 1234, 2345)
     path.chmod(0o640)
     write_text(path, "new")
-    found = path.stat()
-    assert (found.st_uid, found.st_gid, found.st_mode & 0o777) == (1234, 2345, 0o640)
+    status = path.stat()
+    assert (status.st_uid, status.st_gid, status.st_mode & 0o777) == (1234, 2345, 0o640)
 
 
 def test_a_write_protected_file_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

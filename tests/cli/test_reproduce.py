@@ -54,9 +54,9 @@ def test_runs_and_resumes(tmp_path: Path) -> None:
 
 def test_a_missing_package_is_reported_once_and_before_any_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "missing_packages", lambda: {"lab": ["pooch"]})
-    told = tiny(tmp_path / "results", "--replicates", "10")
-    assert told.exit_code == 3
-    assert told.output.count("pooch") == 1
+    result = tiny(tmp_path / "results", "--replicates", "10")
+    assert result.exit_code == 3
+    assert result.output.count("pooch") == 1
     assert not (tmp_path / "results").exists()
 
 
@@ -67,12 +67,12 @@ def test_status(tmp_path: Path) -> None:
     with RunStore(tmp_path).lock(job):
         (workspace / "training.safetensors").touch()
         (workspace / "progress").write_text("0.25")
-    told = reproduce("status", "--results", str(tmp_path))
-    assert told.exit_code == 0
-    row = next(line for line in told.output.splitlines() if line.strip().startswith("adding"))
+    result = reproduce("status", "--results", str(tmp_path))
+    assert result.exit_code == 0
+    row = next(line for line in result.output.splitlines() if line.strip().startswith("adding"))
     assert row.split()[-2:] == ["2", "1"], "runs, and those that are begun"
     assert "0 of 8" in row, "no cell of the paper has this length"
-    assert "begun: adding, model LSTM, length 500, seed 0: 25%" in told.output
+    assert "begun: adding, model LSTM, length 500, seed 0: 25%" in result.output
 
 
 def test_status_shows_what_can_be_read(tmp_path: Path) -> None:
@@ -80,13 +80,13 @@ def test_status_shows_what_can_be_read(tmp_path: Path) -> None:
     for name in ("pmnist", "worms"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "0123456789abcdef.json").write_text("{}")
-    told = reproduce("status", "--results", str(tmp_path))
-    assert told.exit_code == 3
-    rows = {line.split()[0]: line.split() for line in told.output.splitlines() if line.strip()}
+    result = reproduce("status", "--results", str(tmp_path))
+    assert result.exit_code == 3
+    rows = {line.split()[0]: line.split() for line in result.output.splitlines() if line.strip()}
     assert rows["adding"][-2:] == ["2", "0"]
     assert rows["pmnist"][-2:] == ["-", "0"]
     for name in ("pmnist", "worms"):
-        assert f"{name}/0123456789abcdef.json" in told.output.replace("\n", "")
+        assert f"{name}/0123456789abcdef.json" in result.output.replace("\n", "")
 
 
 def test_cells_and_values_are_listed() -> None:
@@ -98,16 +98,16 @@ def test_cells_and_values_are_listed() -> None:
 def test_cells_named_twice_are_both_run(tmp_path: Path) -> None:
     words = ["--only", "model=GRU", "--only", "model=ParaGRU, LSTM", "--replicates", "1", "--budget", "0s"]
     assert "0 of 3" in tiny(tmp_path, *words).output
-    one = reproduce(
+    result = reproduce(
         "tradeoff", "--only", "noise_variance=1", "--only", "block_size=2", "--budget", "0s", "--results", str(tmp_path)
     )
-    assert "0 of 50" in one.output, "1 is 1.0"
+    assert "0 of 50" in result.output, "1 is 1.0"
 
 
 def test_a_missing_folder_is_reported(tmp_path: Path) -> None:
-    told = reproduce("status", "--results", str(tmp_path / "typo"))
-    assert told.exit_code == 3
-    assert "typo" in told.output
+    result = reproduce("status", "--results", str(tmp_path / "typo"))
+    assert result.exit_code == 3
+    assert "typo" in result.output
 
 
 def test_a_file_in_place_of_the_folder_is_rejected_before_any_run(tmp_path: Path) -> None:

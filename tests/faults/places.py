@@ -2,7 +2,7 @@
 
     unshare --map-root-user --mount python -m tests.faults.places DIRECTORY
 
-Only this process sees what it mounts. Prints what went wrong, in words.
+Only this process sees what it mounts. Prints what went wrong, in sentences.
 """
 
 from __future__ import annotations
@@ -41,28 +41,28 @@ def main() -> None:
     run = make_run("adding", {"mse": 0.1}, model="GRU")
 
     def is_as_it_was() -> bool:
-        whole = load(model) == 1 and load_tensors(checkpoint)[0] == {"number": 1} and store.load("adding") == [run]
-        return whole and len(names(model)) == 1 and not list(place.rglob("*.part"))
+        intact = load(model) == 1 and load_tensors(checkpoint)[0] == {"number": 1} and store.load("adding") == [run]
+        return intact and len(names(model)) == 1 and not list(place.rglob("*.part"))
 
     save(model, 1)
     save_tensors(checkpoint, {"numbers": torch.zeros(10)}, {"number": 1})
     store.save(run)
-    found = {"model, full": problem(lambda: save(model, 2, size=ROOM))}
-    found["checkpoint, full"] = problem(lambda: save_tensors(checkpoint, large, {"number": 2}))
-    found["result, full"] = problem(
+    messages = {"model, full": problem(lambda: save(model, 2, size=ROOM))}
+    messages["checkpoint, full"] = problem(lambda: save_tensors(checkpoint, large, {"number": 2}))
+    messages["result, full"] = problem(
         lambda: store.save(make_run("adding", {}, model="GRU", details={"long": "x" * ROOM}))
     )
-    found["as it was, full"] = str(is_as_it_was())
+    messages["as it was, full"] = str(is_as_it_was())
     second = store.save(make_run("adding", {}, 1, model="GRU"))  # there is room again
-    found["results"] = str(len(store.load("adding")))
+    messages["results"] = str(len(store.load("adding")))
     second.unlink()
 
     subprocess.run(["mount", "-o", "remount,ro", str(place)], check=True)
-    found["model, read-only"] = problem(lambda: save(model, 2))
-    found["checkpoint, read-only"] = problem(lambda: save_tensors(checkpoint, large, {"number": 2}))
-    found["result, read-only"] = problem(lambda: store.save(run))
-    found["as it was, read-only"] = str(is_as_it_was())
-    print(json.dumps(found))
+    messages["model, read-only"] = problem(lambda: save(model, 2))
+    messages["checkpoint, read-only"] = problem(lambda: save_tensors(checkpoint, large, {"number": 2}))
+    messages["result, read-only"] = problem(lambda: store.save(run))
+    messages["as it was, read-only"] = str(is_as_it_was())
+    print(json.dumps(messages))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A file of which any bit was changed, or any part is missing, is refused with a sentence, or says what it said."""
+"""A file of which any bit was changed, or any part is missing, is rejected with a sentence, or reads as before."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def damages(file: Path) -> Iterator[str]:
     file.write_bytes(data)
 
 
-def is_refused(read: Callable[[], Any], kind: type[Exception], *words: str) -> bool:
-    """Whether an error of this kind says one of these; any other error is one of the test."""
+def is_rejected(read: Callable[[], Any], kind: type[Exception], *phrases: str) -> bool:
+    """Return whether an error of this kind contains one of these phrases; any other error fails the test."""
     try:
         read()
     except kind as error:
-        if not any(word in str(error) for word in words):
+        if not any(phrase in str(error) for phrase in phrases):
             raise
         return True
     return False
@@ -67,7 +67,7 @@ def test_metadata_and_tensors_come_back(tmp_path: Path) -> None:
 def test_every_bit_of_a_file_counts(tmp_path: Path) -> None:
     file = save_tensors(tmp_path / "file", TENSORS, METADATA)
     for damage in damages(file):
-        assert is_refused(lambda: load_tensors(file), FileError, "checksum"), damage
+        assert is_rejected(lambda: load_tensors(file), FileError, "checksum"), damage
     load_tensors(file)
     file.write_bytes(file.read_bytes() + b"\0")
     with raises(FileError, file, "checksum"):
@@ -77,7 +77,7 @@ def test_every_bit_of_a_file_counts(tmp_path: Path) -> None:
 def test_every_bit_of_a_model_counts(tmp_path: Path) -> None:
     file = save(tmp_path, 3, size=2) / MODEL_FILE
     for damage in damages(file):
-        assert is_refused(lambda: load(tmp_path), ModelFileError, "checksum"), damage
+        assert is_rejected(lambda: load(tmp_path), ModelFileError, "checksum"), damage
     assert load(tmp_path) == 3
 
 
@@ -85,7 +85,7 @@ def test_every_bit_of_a_model_of_0_1_0_counts(tmp_path: Path) -> None:
     save_old(tmp_path, 3)
     for file in list(tmp_path.iterdir()):
         for damage in damages(file):
-            assert is_refused(lambda: load(tmp_path), ModelFileError, file.name, KIND), f"{file.name}: {damage}"
+            assert is_rejected(lambda: load(tmp_path), ModelFileError, file.name, KIND), f"{file.name}: {damage}"
     assert load(tmp_path) == 3
 
 
@@ -118,9 +118,9 @@ def test_every_bit_of_a_run_counts(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A training of which the first epoch is kept."""
-    directory = tmp_path_factory.mktemp("kept")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint of a training after its first epoch."""
+    directory = tmp_path_factory.mktemp("checkpoint")
     regressor(max_time=1e-9).fit(*examples(), checkpoint=directory)
     return directory / FILE
 
@@ -134,40 +134,40 @@ def examples() -> tuple[Any, Any]:
     return x, x.sum((1, 2))
 
 
-def test_a_damaged_checkpoint_is_refused_by_who_goes_on(kept: Path, tmp_path: Path) -> None:
-    data, file = kept.read_bytes(), tmp_path / FILE
+def test_a_damaged_checkpoint_is_rejected_when_training_resumes(checkpoint: Path, tmp_path: Path) -> None:
+    data, file = checkpoint.read_bytes(), tmp_path / FILE
     header = 8 + int.from_bytes(data[:8], "little")
     for place in (0, 9, header // 2, header - 1, header, (header + len(data)) // 2, len(data) - 1):
         changed = bytearray(data)
         changed[place] ^= 16
-        for one in (bytes(changed), data[:place]):
-            file.write_bytes(one)
+        for damaged in (bytes(changed), data[:place]):
+            file.write_bytes(damaged)
             with raises(CheckpointError, FILE, "checksum", hint="delete it to start over"):
                 regressor().fit(*examples(), checkpoint=tmp_path, resume=True)
             with raises(CheckpointError, FILE, "checksum"):
                 saved_progress(file)
-            assert file.read_bytes() == one, "it is left to who may know better"
+            assert file.read_bytes() == damaged, "it is left to who may know better"
     regressor().fit(*examples(), checkpoint=tmp_path)  # anew
 
 
-def test_a_checkpoint_that_does_not_fit_is_refused(kept: Path, tmp_path: Path) -> None:
-    metadata, tensors = load_tensors(kept)
-    save_tensors(tmp_path / FILE, {name: one for name, one in tensors.items() if "random" not in name}, metadata)
+def test_a_checkpoint_that_does_not_fit_is_rejected(checkpoint: Path, tmp_path: Path) -> None:
+    metadata, tensors = load_tensors(checkpoint)
+    save_tensors(tmp_path / FILE, {name: tensor for name, tensor in tensors.items() if "random" not in name}, metadata)
     with raises(CheckpointError, FILE, "random.cpu", hint="delete it to start over"):
         regressor().fit(*examples(), checkpoint=tmp_path, resume=True)
 
 
-def test_the_command_says_so_in_a_sentence_and_forgets_no_training(kept: Path, tmp_path: Path) -> None:
+def test_the_command_says_so_in_a_sentence_and_forgets_no_training(checkpoint: Path, tmp_path: Path) -> None:
     data, model = tmp_path / "series.csv", tmp_path / "model"
     hourly(ids=("a",)).to_csv(data, index=False)
     model.mkdir()
-    (model / FILE).write_bytes(kept.read_bytes())
+    (model / FILE).write_bytes(checkpoint.read_bytes())
     fit = ["fit", str(data), "--horizon", "3", "--out", str(model)]
     result = CliRunner().invoke(app, fit)
     assert result.exit_code == 3
     assert "--resume" in result.output
-    assert (model / FILE).read_bytes() == kept.read_bytes()
-    (model / FILE).write_bytes(kept.read_bytes()[:-1])
+    assert (model / FILE).read_bytes() == checkpoint.read_bytes()
+    (model / FILE).write_bytes(checkpoint.read_bytes()[:-1])
     result = CliRunner().invoke(app, [*fit, "--resume"])
     assert result.exit_code == 3
     assert "checksum is wrong; delete it to start over" in " ".join(result.output.split())

@@ -38,7 +38,7 @@ def test_a_full_disk_leaves_the_older_file(tmp_path: Path) -> None:
     assert names(tmp_path) == {"page.html"}
 
 
-@pytest.mark.parametrize(("size", "about"), [(10_000, ""), (100, "word" * 5000)])  # no room for weights, or for words
+@pytest.mark.parametrize(("size", "about"), [(10_000, ""), (100, "word" * 5000)])  # no room for weights, or metadata
 def test_a_full_disk_leaves_the_older_model_and_nothing_of_the_newer(tmp_path: Path, size: int, about: str) -> None:
     save(tmp_path, 1)
     before = names(tmp_path)
@@ -48,7 +48,7 @@ def test_a_full_disk_leaves_the_older_model_and_nothing_of_the_newer(tmp_path: P
     assert names(tmp_path) == before
 
 
-def test_a_run_without_room_fails_and_goes_on_later(tmp_path: Path) -> None:
+def test_a_run_without_room_fails_and_resumes_later(tmp_path: Path) -> None:
     jobs = adding.EXPERIMENT.jobs({"model": ["ParaGRU"], "length": ["100"]}, TINY, 1)
     with no_file_longer_than(2000):
         progress = run_jobs(jobs, tmp_path, engine="here", threads=1, checkpoint_every=0.0)
@@ -123,13 +123,13 @@ def test_a_file_system_of_its_own_that_is_full_then_read_only(tmp_path: Path) ->
     program = [*UNSHARE, sys.executable, "-m", "tests.faults.places", str(tmp_path)]
     done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+    output = json.loads(done.stdout)
     full, closed = "no space left on device; free some space", "read-only file system; give another path"
     files = {"model": "model.safetensors: ", "checkpoint": "training.safetensors: ", "result": ".json: "}
     for name, file in files.items():
-        for state, words in (("full", full), ("read-only", closed)):
-            assert file in found[f"{name}, {state}"]
-            assert words in found[f"{name}, {state}"]
-            assert ".part" not in found[f"{name}, {state}"]
-    assert found["as it was, full"] == found["as it was, read-only"] == "True"
-    assert found["results"] == "2"
+        for state, message in (("full", full), ("read-only", closed)):
+            assert file in output[f"{name}, {state}"]
+            assert message in output[f"{name}, {state}"]
+            assert ".part" not in output[f"{name}, {state}"]
+    assert output["as it was, full"] == output["as it was, read-only"] == "True"
+    assert output["results"] == "2"

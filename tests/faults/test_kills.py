@@ -1,4 +1,4 @@
-"""A kill at any moment loses nothing: what is there is whole, and going on gives what would have been without it."""
+"""A kill at any moment loses nothing: files are intact, and resuming gives the same result as without the kill."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def test_everything_survives_kills() -> None:
 def test_a_model_is_saved_over_another_and_killed_at_every_operation(tmp_path: Path, older: list[str]) -> None:
     program = [sys.executable, "-m", "tests.faults.killed_at_every_operation", str(tmp_path / "model"), *older]
     done = subprocess.run(program, cwd=ROOT, check=True, capture_output=True, text=True)
-    found = json.loads(done.stdout)
+    counts = json.loads(done.stdout)
     # At least: the file is opened, synced (before and after) and renamed, and its directory opened and synced.
-    assert found["operations"] >= 7
-    assert found["older"] >= 4, "until the newer one is in place, the older one is there"
-    assert found["newer"] >= 2
-    assert found["older"] + found["newer"] == found["operations"] + 1
+    assert counts["operations"] >= 7
+    assert counts["older"] >= 4, "until the newer one is in place, the older one is there"
+    assert counts["newer"] >= 2
+    assert counts["older"] + counts["newer"] == counts["operations"] + 1

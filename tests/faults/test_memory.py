@@ -1,4 +1,4 @@
-"""Memory that is used up: a sentence, and all that was kept is there."""
+"""Memory that is used up: a sentence, and all that was saved is there."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ TINY = {"length": "10", "iterations": "20", "decay_every": "10", "epoch_steps": 
 
 
 def job(hidden_size: int, **more: str) -> Job:
-    (found,) = adding.EXPERIMENT.jobs(
+    (result,) = adding.EXPERIMENT.jobs(
         {"model": ["GRU"], "length": ["100"]}, {**TINY, "hidden_size": str(hidden_size), **more}, 1
     )
-    return found
+    return result
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_other_errors_say_nothing_of_memory() -> None:
     assert not is_out_of_memory(raised.value)
 
 
-def test_a_run_that_is_too_large_fails_and_the_others_go_on(tmp_path: Path) -> None:
+def test_a_run_that_is_too_large_fails_and_the_others_continue(tmp_path: Path) -> None:
     large, small = job(40_000), job(4)  # whose recurrent weights alone take 19 GB
     with no_more_memory_than(4 << 30):
         progress = run_jobs([large, small], tmp_path, engine="here", threads=1)
@@ -102,13 +102,13 @@ def test_workers_without_memory_or_killed_fail_one_job_each(tmp_path: Path) -> N
             [long, large, *small], tmp_path, workers=2, threads=1, checkpoint_every=0.05, on_event=kill_when_begun
         )
     assert killed
-    assert progress.done == {one.key for one in small}
+    assert progress.done == {small_job.key for small_job in small}
     assert "memory" in progress.problems[large.key]
     assert "killed" in progress.problems[long.key]
     assert RunStore(tmp_path).is_begun(long)
     assert run_jobs([long], tmp_path, engine="here", threads=1).done == {long.key}
-    run_jobs([long], tmp_path / "whole", engine="here", threads=1)
-    (whole,) = RunStore(tmp_path / "whole").load("adding")
+    run_jobs([long], tmp_path / "uninterrupted", engine="here", threads=1)
+    (uninterrupted,) = RunStore(tmp_path / "uninterrupted").load("adding")
     resumed = RunStore(tmp_path).find(long.key)
     assert resumed is not None
-    assert resumed.result["curve"] == whole.result["curve"]
+    assert resumed.result["curve"] == uninterrupted.result["curve"]

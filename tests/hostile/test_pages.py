@@ -40,10 +40,10 @@ def assert_text_alone(browser: Any, path: Path) -> None:
 
 
 def choices(browser: Any, section: str) -> list[str]:
-    found: list[str] = browser.execute_script(
+    options: list[str] = browser.execute_script(
         f"return [...document.querySelectorAll('#{section} option')].map(option => option.textContent)"
     )
-    return found
+    return options
 
 
 def test_the_spy_hears(watched: Any, tmp_path: Path) -> None:
@@ -78,14 +78,14 @@ def test_a_figure_shows_a_name_and_no_formula(name: str, hostile_forecaster: For
 
 
 def test_markdown_of_results_has_no_markup_of_theirs(tmp_path: Path) -> None:
-    words = " ".join(NAMES) + " | a | ![x](http://a) `b`"
+    note = " ".join(NAMES) + " | a | ![x](http://a) `b`"
     run = make_run("speed", {"2 total median": 1.0, "torch.nn.RNN total median": 2.0}, rounds=3)
-    provenance = {**run.provenance, "machine": {**MACHINE, "processor": words}}
-    RunStore(tmp_path).save(replace(run, config={**run.config, "note": words}, provenance=provenance))
+    provenance = {**run.provenance, "machine": {**MACHINE, "processor": note}}
+    RunStore(tmp_path).save(replace(run, config={**run.config, "note": note}, provenance=provenance))
     text = section("speed", select(*RunStore(tmp_path).load("speed")))
     assert not set(text) & set(OBEYED)
-    told = [one for one in text.splitlines() if "alert(1)" in one]
-    assert len(told) >= 2  # its budget and its conditions
-    for one in told:
-        ours = one.replace("†", "").removeprefix("- ")
+    lines = [line for line in text.splitlines() if "alert(1)" in line]
+    assert len(lines) >= 2  # its budget and its conditions
+    for line in lines:
+        ours = line.replace("†", "").removeprefix("- ")
         assert not set(ours.strip("| ").replace(" | ", "").replace("**", "")) & set("<>`[]*|")

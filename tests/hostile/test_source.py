@@ -23,9 +23,9 @@ SHELLS = {"sh", "bash", "zsh", "/bin/sh", "/bin/bash", "cmd", "cmd.exe", "powers
 def violations(tree: ast.AST) -> list[str]:
     """What a source calls that could run what it is given; names are followed to where they were imported from."""
     origins = origins_of(tree)
-    found = sorted({origin.split(".")[0] for origin in origins.values()} & MODULES)
+    problems = sorted({origin.split(".")[0] for origin in origins.values()} & MODULES)
     for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
-        told = {word.arg: word.value for word in call.keywords}
+        keywords = {keyword.arg: keyword.value for keyword in call.keywords}
         root, _, rest = ast.unparse(call.func).partition(".")
         name = ".".join(filter(None, (origins.get(root, root), rest))).removeprefix("builtins.")
         last = name.rpartition(".")[2]
@@ -33,24 +33,24 @@ def violations(tree: ast.AST) -> list[str]:
         wrong = {
             name: name in FUNCTIONS or last in METHODS or (last == "load" and name.startswith("torch.")),
             "eval of something": last == "eval" and bool(call.args),  # networks have a method of that name
-            "numpy.load": name == "numpy.load" and not _is(told.get("allow_pickle"), False),
-            "a shell": (root == "subprocess" and bool(texts & SHELLS)) or not _is(told.get("shell"), False, None),
-            "pickles": not _is(told.get("allow_pickle"), False, None),
+            "numpy.load": name == "numpy.load" and not _is(keywords.get("allow_pickle"), False),
+            "a shell": (root == "subprocess" and bool(texts & SHELLS)) or not _is(keywords.get("shell"), False, None),
+            "pickles": not _is(keywords.get("allow_pickle"), False, None),
         }
-        found += [what for what, is_so in wrong.items() if is_so]
-    return found
+        problems += [what for what, is_so in wrong.items() if is_so]
+    return problems
 
 
 def origins_of(tree: ast.AST) -> dict[str, str]:
     """Of the names that a source imports."""
-    found = {}
+    names = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             roots = {alias.name.split(".")[0] for alias in node.names if not alias.asname}
-            found |= {alias.asname: alias.name for alias in node.names if alias.asname} | {root: root for root in roots}
+            names |= {alias.asname: alias.name for alias in node.names if alias.asname} | {root: root for root in roots}
         elif isinstance(node, ast.ImportFrom):
-            found |= {alias.asname or alias.name: f"{node.module or ''}.{alias.name}" for alias in node.names}
-    return found
+            names |= {alias.asname or alias.name: f"{node.module or ''}.{alias.name}" for alias in node.names}
+    return names
 
 
 def _is(node: ast.expr | None, value: object, absent: object = ...) -> bool:
@@ -60,9 +60,9 @@ def _is(node: ast.expr | None, value: object, absent: object = ...) -> bool:
 
 @pytest.fixture(scope="module")
 def trees() -> dict[str, ast.AST]:
-    found = {str(path): ast.parse(path.read_text(encoding="utf-8")) for path in SOURCE.glob("**/*.py")}
-    assert len(found) > 150
-    return dict(found)
+    parsed = {str(path): ast.parse(path.read_text(encoding="utf-8")) for path in SOURCE.glob("**/*.py")}
+    assert len(parsed) > 150
+    return dict(parsed)
 
 
 def test_nothing_that_is_read_can_run(trees: dict[str, ast.AST]) -> None:

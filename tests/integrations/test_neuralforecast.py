@@ -59,9 +59,9 @@ def plain(count: int = 400) -> pd.DataFrame:
 
 
 def fitted(model: ParaModel, table: Any, **more: Any) -> NeuralForecast:
-    found = NeuralForecast(models=[model], freq="h")
-    found.fit(table, **more)
-    return found
+    forecaster = NeuralForecast(models=[model], freq="h")
+    forecaster.fit(table, **more)
+    return forecaster
 
 
 @pytest.mark.parametrize("model", ONE_QUICKLY)
@@ -87,9 +87,9 @@ def test_models_forecast_and_cross_validate_air_passengers(
 def test_models_learn_a_wave(model: type[ParaModel]) -> None:
     table = plain()
     config = {**SMALL, "hidden_size": 16, "max_steps": 300, "dropout": 0.0, "random_seed": 1}
-    found = NeuralForecast(models=[model(24, 48, **config)], freq="h").cross_validation(table, n_windows=1)
-    assert (found["y"] - found[model.__name__]).abs().mean() < 0.1
-    assert found["y"].std() > 0.5
+    forecasts = NeuralForecast(models=[model(24, 48, **config)], freq="h").cross_validation(table, n_windows=1)
+    assert (forecasts["y"] - forecasts[model.__name__]).abs().mean() < 0.1
+    assert forecasts["y"].std() > 0.5
 
 
 @pytest.mark.slow
@@ -100,8 +100,8 @@ def test_what_is_known_ahead_counts_at_once_and_what_was_known_before_it(model: 
 
     def off(table: pd.DataFrame, **more: Any) -> float:
         forecaster = NeuralForecast(models=[model(1, 24, **config, **more)], freq="h")
-        found = forecaster.cross_validation(table, n_windows=30, step_size=1)
-        return float((found["y"] - found[model.__name__]).abs().mean())
+        forecasts = forecaster.cross_validation(table, n_windows=30, step_size=1)
+        return float((forecasts["y"] - forecasts[model.__name__]).abs().mean())
 
     table = waves()
     none, both = off(table), off(table, futr_exog_list=["price"], hist_exog_list=["wind"])
@@ -112,8 +112,8 @@ def test_what_is_known_ahead_counts_at_once_and_what_was_known_before_it(model: 
 def test_each_parameter_of_a_distribution_has_its_own_effect() -> None:
     table = waves()
     model = ParaGRU(2, 24, futr_exog_list=["price"], loss=losses.DistributionLoss("Normal"), **SMALL)
-    found = fitted(model, table.drop(columns="wind").groupby("unique_id").head(398))
-    effect = found.models[0].effect_on
+    forecaster = fitted(model, table.drop(columns="wind").groupby("unique_id").head(398))
+    effect = forecaster.models[0].effect_on
     assert effect is not None
     assert effect.shape == (2,)
     assert effect[0] != effect[1]
@@ -124,21 +124,21 @@ def test_static_and_categorical_covariates_tell_series_apart() -> None:
     table["y"] += np.where(table["unique_id"] == "a", 1, -1) * np.linspace(0, 8, 400)[np.r_[0:400, 0:400]]
     static = pd.DataFrame({"unique_id": ["a", "b"], "size": [1.0, -1.0]})
     model = ParaRNN(12, 24, stat_exog_list=["size"], **{**SMALL, "max_steps": 100})
-    found = fitted(model, table, static_df=static)
-    mine = found.predict()["ParaRNN"]
-    other = found.predict(df=table, static_df=static.assign(size=-static["size"]))["ParaRNN"]
+    forecaster = fitted(model, table, static_df=static)
+    mine = forecaster.predict()["ParaRNN"]
+    other = forecaster.predict(df=table, static_df=static.assign(size=-static["size"]))["ParaRNN"]
     assert (mine - other).abs().mean() > 0.05
 
 
-def test_categories_are_told_apart() -> None:
+def test_categories_are_distinguished() -> None:
     """The next value is 1 after an `x`, and -1 after a `y`."""
     table = plain()
     table["kind"] = np.random.default_rng(0).choice(["x", "y"], len(table))
     table["y"] = np.where(table["kind"].shift(1) == "x", 1.0, -1.0)
     kinds = {"hist_exog_list": ["kind"], "cat_exog_list": ["kind"], "categorical_cardinalities": {"kind": 2}}
     model = ParaGRU(1, 8, segment=1, **kinds, **{**SMALL, "max_steps": 200, "dropout": 0.0})
-    found = NeuralForecast(models=[model], freq="h").cross_validation(table, n_windows=20, step_size=1)
-    assert (np.sign(found["ParaGRU"]) == found["y"]).mean() > 0.95
+    forecasts = NeuralForecast(models=[model], freq="h").cross_validation(table, n_windows=20, step_size=1)
+    assert (np.sign(forecasts["ParaGRU"]) == forecasts["y"]).mean() > 0.95
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -153,33 +153,33 @@ def test_what_stands_where_nothing_was_observed_is_not_read(model: type[ParaMode
     mask[3, 8] = 0
     windows = {"insample_y": torch.randn(4, 12, 1), "insample_mask": mask, "stat_exog": None}
     windows |= {"hist_exog": torch.randn(4, 12, 1), "futr_exog": torch.randn(4, 15, 1)}
-    found = forecaster(windows)
+    expected = forecaster(windows)
     for name in ("insample_y", "hist_exog", "futr_exog"):
         windows[name][2:, :5] = 7.0
     windows["insample_y"][3, 8] = 7.0
-    torch.testing.assert_close(forecaster(windows), found, rtol=0, atol=0)
+    torch.testing.assert_close(forecaster(windows), expected, rtol=0, atol=0)
     windows["hist_exog"][2, 6] += 1
     windows["futr_exog"][3, 13] += 1
-    assert (forecaster(windows) - found).abs().amax((1, 2)).gt(1e-4).tolist() == [False, False, True, True]
+    assert (forecaster(windows) - expected).abs().amax((1, 2)).gt(1e-4).tolist() == [False, False, True, True]
     mask[3] = 0
     assert torch.isfinite(forecaster(windows)).all()
 
 
-def test_waves_start_at_the_lines_of_the_spectrum_and_stay_when_training_goes_on() -> None:
-    found = fitted(ParaRNN(12, 48, **{**SMALL, "max_steps": 1, "learning_rate": 1e-6}), plain())
-    (model,) = found.models
+def test_waves_start_at_the_lines_of_the_spectrum_and_stay_when_training_continues() -> None:
+    forecaster = fitted(ParaRNN(12, 48, **{**SMALL, "max_steps": 1, "learning_rate": 1e-6}), plain())
+    (model,) = forecaster.models
     assert float(model.network.decoder.angle[0]) == pytest.approx(2 * np.pi / 24, rel=0.02)
     with torch.no_grad():
         model.network.decoder.angle.fill_(1.0)
-    found.fit(plain(), use_init_models=False)
-    np.testing.assert_allclose(found.models[0].network.decoder.angle.detach(), 1.0, atol=1e-4)
+    forecaster.fit(plain(), use_init_models=False)
+    np.testing.assert_allclose(forecaster.models[0].network.decoder.angle.detach(), 1.0, atol=1e-4)
 
 
 def test_models_explain_themselves() -> None:
     config = {**SMALL, "hidden_size": 16, "max_steps": 300, "dropout": 0.0}
-    found = fitted(ParaRNN(24, 48, **config), plain())
-    found.predict()
-    explanation = found.models[0].explanation("h")
+    forecaster = fitted(ParaRNN(24, 48, **config), plain())
+    forecaster.predict()
+    explanation = forecaster.models[0].explanation("h")
     assert explanation.modes.most_important(1)[0].period == pytest.approx(24, rel=0.1)
     assert sum(mode.share for mode in explanation.modes) == pytest.approx(1, abs=1e-6)
     assert " h " in str(explanation.summary())
@@ -198,7 +198,7 @@ def test_wrong_options_are_rejected(tmp_path: Path) -> None:
         ParaGRU(3, 12, **SMALL).save("memory://model")
 
 
-def test_waves_of_series_that_are_not_in_memory_start_elsewhere_and_that_is_told(tmp_path: Path) -> None:
+def test_waves_of_series_that_are_not_in_memory_start_elsewhere_with_a_warning(tmp_path: Path) -> None:
     paths = []
     for name, part in plain().groupby("unique_id"):
         (tmp_path / f"unique_id={name}").mkdir()
@@ -212,20 +212,20 @@ def test_waves_of_series_that_are_not_in_memory_start_elsewhere_and_that_is_told
 def test_what_was_saved_forecasts_the_same(model: type[ParaModel], tmp_path: Path) -> None:
     table = waves()
     config = {**SMALL, "futr_exog_list": ["price"], "loss": losses.MQLoss(level=[80])}
-    found = fitted(model(6, 24, **config), table.groupby("unique_id").head(390))
+    forecaster = fitted(model(6, 24, **config), table.groupby("unique_id").head(390))
     ahead = table.groupby("unique_id").tail(10)
-    expected = found.predict(futr_df=ahead)
-    found.models[0].save(tmp_path / "ours")
+    expected = forecaster.predict(futr_df=ahead)
+    forecaster.models[0].save(tmp_path / "ours")
     assert [file.name for file in (tmp_path / "ours").iterdir()] == ["model.safetensors"]
-    weights = found.models[0].state_dict()
-    found.models = [model.load(tmp_path / "ours")]
-    assert list(found.models[0].state_dict()) == list(weights)
-    pd.testing.assert_frame_equal(found.predict(futr_df=ahead), expected)
-    found.save(str(tmp_path / "theirs"))
+    weights = forecaster.models[0].state_dict()
+    forecaster.models = [model.load(tmp_path / "ours")]
+    assert list(forecaster.models[0].state_dict()) == list(weights)
+    pd.testing.assert_frame_equal(forecaster.predict(futr_df=ahead), expected)
+    forecaster.save(str(tmp_path / "theirs"))
     pd.testing.assert_frame_equal(NeuralForecast.load(str(tmp_path / "theirs")).predict(futr_df=ahead), expected)
 
 
-def test_a_model_that_was_changed_or_is_another_is_refused(tmp_path: Path) -> None:
+def test_a_model_that_was_changed_or_is_another_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "model"
     ParaGRU(3, 12, **SMALL).save(path)
     with raises(ModelFileError, "ParaGRU", "ParaLSTM"):
@@ -244,10 +244,10 @@ def test_models_are_tuned_by_optuna() -> None:
     def config(trial: Any) -> dict[str, Any]:
         return {"input_size": trial.suggest_categorical("input_size", [12, 24]), **SMALL, "random_seed": 1}
 
-    found = NeuralForecast([tuned(config=config, search_alg=None, backend="optuna")], freq="h")
-    found.fit(plain(), val_size=24)
-    assert found.models[0].results.best_params["input_size"] in (12, 24)
-    assert np.isfinite(found.predict().iloc[:, -1]).all()
+    forecaster = NeuralForecast([tuned(config=config, search_alg=None, backend="optuna")], freq="h")
+    forecaster.fit(plain(), val_size=24)
+    assert forecaster.models[0].results.best_params["input_size"] in (12, 24)
+    assert np.isfinite(forecaster.predict().iloc[:, -1]).all()
 
 
 @pytest.mark.slow
@@ -255,9 +255,9 @@ def test_models_are_tuned_by_ray() -> None:
     from ray import tune
 
     config = {"input_size": tune.choice([12, 24]), **SMALL, "random_seed": 1}
-    found = NeuralForecast([tuned(config=config, ray_options=RayOptions(cpus=1, gpus=0))], freq="h")
-    found.fit(plain(), val_size=24)
-    assert np.isfinite(found.predict().iloc[:, -1]).all()
+    forecaster = NeuralForecast([tuned(config=config, ray_options=RayOptions(cpus=1, gpus=0))], freq="h")
+    forecaster.fit(plain(), val_size=24)
+    assert np.isfinite(forecaster.predict().iloc[:, -1]).all()
 
 
 @pytest.mark.parametrize("missing", ["neuralforecast.core", "safetensors.torch"])

@@ -40,14 +40,14 @@ def by_forecaster(y: pd.Series, level: float | None = None, horizon: int = 3) ->
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_it_passes_the_checks_of_sktime() -> None:
-    found = check_estimator(ParaForecaster, raise_exceptions=False, verbose=False)
-    assert {name: result for name, result in found.items() if result != "PASSED"} == {}
-    assert len(found) > 700
+    results = check_estimator(ParaForecaster, raise_exceptions=False, verbose=False)
+    assert {name: result for name, result in results.items() if result != "PASSED"} == {}
+    assert len(results) > 700
 
 
 def test_arguments_are_those_of_the_forecaster() -> None:
-    """All but those that sktime says otherwise: horizon, covariates, columns and quantiles, and missing values."""
-    ours = {name: one.default for name, one in inspect.signature(ParaForecaster).parameters.items()}
+    """All but those that sktime expresses otherwise: horizon, covariates, columns and quantiles, and missing values."""
+    ours = {name: parameter.default for name, parameter in inspect.signature(ParaForecaster).parameters.items()}
     theirs = {field.name: field.default for field in dataclasses.fields(Forecaster) if field.init}
     elsewhere = {"horizon", "channels", "past_covariates", "future_covariates", "static_covariates", "quantiles"}
     assert ours.keys() - {"val_size"} == theirs.keys() - elsewhere - {"missing"}
@@ -58,10 +58,10 @@ def test_forecasts_and_intervals_are_those_of_the_forecaster() -> None:
     y = hours(300)
     forecaster = ParaForecaster(**QUICK).fit(y, fh=[1, 3])
     expected = by_forecaster(y, level=80)
-    found = forecaster.predict()
-    assert found.name == "load"
-    np.testing.assert_array_equal(found, expected["yhat"][[0, 2]])
-    np.testing.assert_array_equal(found.index, expected["ds"][[0, 2]])
+    forecast = forecaster.predict()
+    assert forecast.name == "load"
+    np.testing.assert_array_equal(forecast, expected["yhat"][[0, 2]])
+    np.testing.assert_array_equal(forecast.index, expected["ds"][[0, 2]])
     limits = forecaster.predict_interval(coverage=0.8)["load"][0.8]
     np.testing.assert_array_equal(limits, expected.loc[[0, 2], ["yhat-lo-80", "yhat-hi-80"]])
     quantiles = forecaster.predict_quantiles(alpha=[0.9, 0.5, 0.1])["load"]
@@ -74,42 +74,42 @@ def test_instances_and_columns_are_series_of_one_model() -> None:
     long = pd.concat([pd.DataFrame({"unique_id": key, "ds": y.index, "y": y}) for key, y in parts.items()])
     expected = Forecaster(3, **QUICK).fit(long).predict(level=[80])
     forecaster = ParaForecaster(**QUICK).fit(panel(**parts), fh=[1, 2, 3])
-    found = forecaster.predict()
-    assert found.index.names == ["place", "when"]
+    forecast = forecaster.predict()
+    assert forecast.index.names == ["place", "when"]
     for key in parts:
-        one = expected[expected["unique_id"] == key]
-        np.testing.assert_array_equal(found.loc[key].index, one["ds"])
-        np.testing.assert_array_equal(found.loc[key, "load"], one["yhat"])
+        series = expected[expected["unique_id"] == key]
+        np.testing.assert_array_equal(forecast.loc[key].index, series["ds"])
+        np.testing.assert_array_equal(forecast.loc[key, "load"], series["yhat"])
         low = forecaster.predict_interval(coverage=0.8).loc[key, ("load", 0.8, "lower")]
-        np.testing.assert_array_equal(low, one["yhat-lo-80"])
+        np.testing.assert_array_equal(low, series["yhat-lo-80"])
     wide = pd.DataFrame({key: hours(300, shift) for key, shift in (("b", 1), ("a", 2))})
     expected = Forecaster(3, **QUICK).fit(wide.reset_index(names="ds"), target_col=["b", "a"]).predict()
-    found = ParaForecaster(**QUICK).fit(wide, fh=[1, 2, 3]).predict()
-    np.testing.assert_array_equal(found.T.to_numpy().ravel(), expected["yhat"])
+    forecast = ParaForecaster(**QUICK).fit(wide, fh=[1, 2, 3]).predict()
+    np.testing.assert_array_equal(forecast.T.to_numpy().ravel(), expected["yhat"])
 
 
 def test_covariates_are_known_ahead() -> None:
     y, prices = hours(300), pd.DataFrame({"price": np.tile([0.0, 1.0, 0.0], 101)}, index=hours(303).index)
     priced = y + 5 * prices["price"].iloc[:300]
     forecaster = ParaForecaster(**{**QUICK, "max_epochs": 8}).fit(priced, X=prices.iloc[:300], fh=[1, 2, 3])
-    found = forecaster.predict(X=prices.iloc[300:])
+    forecast = forecaster.predict(X=prices.iloc[300:])
     other = forecaster.predict(X=1 - prices.iloc[300:])
-    np.testing.assert_array_equal(np.sign(found - other), [-1, 1, -1])
+    np.testing.assert_array_equal(np.sign(forecast - other), [-1, 1, -1])
     assert len(forecaster.explain(prices.iloc[300:]).components) == 3
     with raises(TableError, "X (price)", "3 steps"):
         forecaster.predict()
 
 
 @pytest.mark.parametrize("update_params", [False, True])
-def test_updates_go_on_from_newer_data(update_params: bool) -> None:
+def test_updates_continue_from_newer_data(update_params: bool) -> None:
     y = hours(320)
     forecaster = ParaForecaster(**QUICK).fit(y[:300], fh=[1, 2, 3])
     forecaster.update(y[300:], update_params=update_params)
-    found = forecaster.predict()
-    assert found.index[0] == y.index[-1] + pd.Timedelta(hours=1)
+    forecast = forecaster.predict()
+    assert forecast.index[0] == y.index[-1] + pd.Timedelta(hours=1)
     fitted = Forecaster(3, **QUICK).fit(pd.DataFrame({"ds": y.index[:300], "y": y[:300].to_numpy()}))
     expected = by_forecaster(y) if update_params else fitted.predict(pd.DataFrame({"ds": y.index, "y": y.to_numpy()}))
-    np.testing.assert_array_equal(found, expected["yhat"])
+    np.testing.assert_array_equal(forecast, expected["yhat"])
 
 
 def panel(**parts: pd.Series) -> pd.DataFrame:
@@ -121,12 +121,12 @@ def test_instances_stay_themselves_in_an_update() -> None:
     parts = {"b": 1000 * hours(320, 1), "a": hours(320, 2)}
     forecaster = ParaForecaster(**QUICK).fit(panel(**{key: y[:300] for key, y in parts.items()}), fh=[1, 2, 3])
     newer = {key: y[300:] for key, y in parts.items()}
-    found = forecaster.update(panel(**newer, A=hours(320, 3)), update_params=False).predict()
-    assert found.index.get_level_values(0).unique().tolist() == ["b", "a", "A"]
+    forecast = forecaster.update(panel(**newer, A=hours(320, 3)), update_params=False).predict()
+    assert forecast.index.get_level_values(0).unique().tolist() == ["b", "a", "A"]
     long = pd.concat([pd.DataFrame({"unique_id": key, "ds": y.index, "y": y}) for key, y in parts.items()])
     fitted = Forecaster(3, **QUICK).fit(long.groupby("unique_id", sort=False).head(300))
     expected = fitted.predict(long)["yhat"]
-    np.testing.assert_array_equal(found.loc[["b", "a"], "load"], expected)
+    np.testing.assert_array_equal(forecast.loc[["b", "a"], "load"], expected)
 
 
 @pytest.mark.filterwarnings("ignore:.*without values at the ends:UserWarning")
@@ -139,20 +139,20 @@ def test_where_the_last_values_are_missing_forecasts_are_forecast_from(later: bo
     forecaster = ParaForecaster(**QUICK).fit(cut[:290] if later else cut, fh=[1, 3])
     if later:
         forecaster.update(cut[290:], update_params=False)
-    found, limits = forecaster.predict(), forecaster.predict_interval(coverage=0.8)
-    assert found.index.tolist() == [y.index[-1] + pd.Timedelta(hours=step) for step in (1, 3)]
+    forecast, limits = forecaster.predict(), forecaster.predict_interval(coverage=0.8)
+    assert forecast.index.tolist() == [y.index[-1] + pd.Timedelta(hours=step) for step in (1, 3)]
     long = cut.reset_index(names="ds").melt("ds", var_name="unique_id", value_name="y").dropna()
     fitted = Forecaster(3, **QUICK).fit(long[long["ds"] < y.index[290]] if later else long)
     first = fitted.predict(long if later else None, level=[80])
-    np.testing.assert_array_equal(found["u"], first["yhat"][[0, 2]])
+    np.testing.assert_array_equal(forecast["u"], first["yhat"][[0, 2]])
     steps = [first]
     for _ in range(2):  # 5 are missing, and the third after these is wanted
         long = pd.concat([long, steps[-1].rename(columns={"yhat": "y"})[["unique_id", "ds", "y"]]])
         steps.append(fitted.predict(long))
     expected = pd.concat(steps).query("unique_id == 'v'")["yhat"].to_numpy()[[5, 7]]
-    np.testing.assert_allclose(found["v"], expected, rtol=1e-6)
+    np.testing.assert_allclose(forecast["v"], expected, rtol=1e-6)
     width = first["yhat-hi-80"].iloc[5] - first["yhat"].iloc[5]  # at the last step
-    np.testing.assert_allclose(limits["v", 0.8, "upper"] - found["v"], width, rtol=1e-5)
+    np.testing.assert_allclose(limits["v", 0.8, "upper"] - forecast["v"], width, rtol=1e-5)
 
 
 def test_absolute_times_are_the_same_for_instances_that_end_early() -> None:
@@ -189,8 +189,8 @@ def test_x_may_hold_other_instances_and_columns_in_another_order() -> None:
 @pytest.mark.parametrize(("freq", "zone"), [("h", "Europe/Berlin"), ("D", "Europe/Berlin"), ("15min", "UTC")])
 def test_time_zones_come_back(freq: str, zone: str) -> None:
     index = pd.date_range("2024-03-01", periods=200, freq=freq, tz=zone)
-    found = ParaForecaster(**QUICK).fit(pd.Series(np.sin(np.arange(200.0)), index), fh=[1, 2]).predict()
-    assert found.index.equals(pd.date_range(index[-1], periods=3, freq=freq)[1:])
+    forecast = ParaForecaster(**QUICK).fit(pd.Series(np.sin(np.arange(200.0)), index), fh=[1, 2]).predict()
+    assert forecast.index.equals(pd.date_range(index[-1], periods=3, freq=freq)[1:])
 
 
 @pytest.mark.filterwarnings("ignore:.*validation part:UserWarning", "ignore:.*fewer than 10 steps:UserWarning")
@@ -200,8 +200,8 @@ def test_short_periods_and_neighbouring_steps_keep_their_frequency() -> None:
 
 
 def test_another_seed_each_time() -> None:
-    found = [ParaForecaster(**{**QUICK, "random_state": None}).fit(hours(300), fh=[1]).predict() for _ in range(2)]
-    assert found[0].iloc[0] != found[1].iloc[0]
+    forecasts = [ParaForecaster(**{**QUICK, "random_state": None}).fit(hours(300), fh=[1]).predict() for _ in range(2)]
+    assert forecasts[0].iloc[0] != forecasts[1].iloc[0]
 
 
 def test_an_explanation_is_of_the_newest_data() -> None:

@@ -104,24 +104,24 @@ def test_finished_runs_are_not_run_again(tmp_path: Path) -> None:
 
 def test_replicates_differ_and_repeat_and_threads_of_the_caller_are_left_alone(tmp_path: Path) -> None:
     before = torch.get_num_threads()
-    for folder in ("one", "two"):
+    for folder in ("first", "second"):
         run_jobs(tiny(("ParaGRU",)), tmp_path / folder, engine="here", threads=before + 1)
     assert torch.get_num_threads() == before
-    assert RunStore(tmp_path / "one").load("adding")[0].provenance["machine"]["threads"] == before + 1
-    one, two = load(tmp_path / "one"), load(tmp_path / "two")
-    assert one == two
-    assert one[0]["metrics"]["mse"] != one[1]["metrics"]["mse"]
+    assert RunStore(tmp_path / "first").load("adding")[0].provenance["machine"]["threads"] == before + 1
+    first, second = load(tmp_path / "first"), load(tmp_path / "second")
+    assert first == second
+    assert first[0]["metrics"]["mse"] != first[1]["metrics"]["mse"]
 
 
 def test_a_budget_stops_and_the_next_call_resumes(tmp_path: Path) -> None:
     jobs = tiny(("ParaGRU",), 1, iterations="200", decay_every="100", epoch_steps="50")
-    assert len(run_jobs(jobs, tmp_path / "whole", engine="here").done) == 1
+    assert len(run_jobs(jobs, tmp_path / "uninterrupted", engine="here").done) == 1
     calls = 0
     while not load(tmp_path / "parts"):
         run_jobs(jobs, tmp_path / "parts", engine="here", budget=0.15, checkpoint_every=0.02)
         calls += 1
     assert calls > 1
-    assert load(tmp_path / "whole") == load(tmp_path / "parts")
+    assert load(tmp_path / "uninterrupted") == load(tmp_path / "parts")
     assert not list((tmp_path / "parts" / ".checkpoints").iterdir())
 
 
@@ -174,7 +174,7 @@ def test_the_command_is_killed_and_resumes(tmp_path: Path) -> None:
     words += [word for name, value in changes.items() for word in ("--set", f"{name}={value}")]
     program = [str(Path(sys.executable).with_name("parallelrnn")), "reproduce", *words, "--keep-every", "0.05s"]
     (job,) = tiny(("ParaGRU",), 1, **changes)
-    run_jobs([job], tmp_path / "whole", engine="here", threads=1)
+    run_jobs([job], tmp_path / "uninterrupted", engine="here", threads=1)
     folder = tmp_path / "killed"
     checkpoint = RunStore(folder).workspace(job) / "training.safetensors"
     for kill in (os.killpg, os.kill, None):
@@ -192,7 +192,7 @@ def test_the_command_is_killed_and_resumes(tmp_path: Path) -> None:
             while os.killpg(command.pid, 0) is None:
                 assert time.monotonic() < until
                 time.sleep(0.01)
-    assert load(tmp_path / "whole") == load(folder)
+    assert load(tmp_path / "uninterrupted") == load(folder)
 
 
 def test_a_signal_saves_a_checkpoint(tmp_path: Path) -> None:
@@ -209,10 +209,10 @@ def test_a_signal_saves_a_checkpoint(tmp_path: Path) -> None:
     assert not progress.done
     assert RunStore(tmp_path).is_begun(jobs[0])
     assert signal.getsignal(signal.SIGINT) is before, "the caller has its handler back"
-    for folder in (tmp_path, tmp_path / "whole"):
+    for folder in (tmp_path, tmp_path / "uninterrupted"):
         progress = run_jobs(jobs[:1], folder, engine="here", threads=1)
         assert (len(progress.done), progress.problems) == (1, {})
-    assert load(tmp_path) == load(tmp_path / "whole")
+    assert load(tmp_path) == load(tmp_path / "uninterrupted")
 
 
 def test_what_another_command_saves_meanwhile_counts(tmp_path: Path) -> None:

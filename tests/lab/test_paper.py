@@ -50,9 +50,9 @@ def test_deviations_are_the_papers() -> None:
     text = (Path(PAPER or "") / "pararnn.tex").read_text()
     names = {"forward": "Forward propagation", "backward": "Backward propagation", "total": "Total time"}
     for which, name in names.items():
-        found = re.search(rf"^\s*{name}\s*&(.*)\\\\", text, re.MULTILINE)
-        assert found is not None
-        assert [float(value) for value in found[1].split("&")] == list(paper.SPEED_SD[which].values())
+        match = re.search(rf"^\s*{name}\s*&(.*)\\\\", text, re.MULTILINE)
+        assert match is not None
+        assert [float(value) for value in match[1].split("&")] == list(paper.SPEED_SD[which].values())
 
 
 def test_the_papers_forecasts_give_its_winning_counts() -> None:

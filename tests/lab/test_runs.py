@@ -1,4 +1,4 @@
-"""A run is stored whole or not at all, whoever saves and whenever it is killed."""
+"""A run is stored completely or not at all, whoever saves and whenever it is killed."""
 
 from __future__ import annotations
 

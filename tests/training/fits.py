@@ -36,7 +36,7 @@ def with_gaps() -> Any:
 def ragged(count: int = 61) -> tuple[list[Any], Any]:
     random = np.random.default_rng(1)
     sequences = [random.standard_normal((int(length), 2)) for length in random.integers(5, 30, count)]
-    return sequences, np.array([one.mean() for one in sequences])
+    return sequences, np.array([sequence.mean() for sequence in sequences])
 
 
 def forecaster(**options: Any) -> Forecaster:
@@ -56,10 +56,10 @@ def numbers_of(fitted: Any) -> Numbers:
     else:
         epochs, network = fitted._history, fitted._network
     history = torch.tensor([[epoch["training"], epoch["validation"]] for epoch in epochs], dtype=torch.float64)
-    found = {f"weights.{name}": tensor for name, tensor in network.state_dict().items()}
+    numbers = {f"weights.{name}": tensor for name, tensor in network.state_dict().items()}
     if isinstance(fitted, Forecaster):
-        found["forecasts"] = torch.tensor(fitted.predict(level=[80]).select_dtypes("number").to_numpy())
-    return {"history": history, **found}
+        numbers["forecasts"] = torch.tensor(fitted.predict(level=[80]).select_dtypes("number").to_numpy())
+    return {"history": history, **numbers}
 
 
 def fit_forecaster(devices: int) -> Numbers:
@@ -96,14 +96,14 @@ FITS: dict[str, Callable[[int], Numbers]] = {
 }
 
 
-def kept(out: Path, resume: bool = False, **options: Any) -> Forecaster:
-    """With dropout, whose random numbers have to go on as well, and a directory that only this process knows."""
+def fit_with_checkpoint(out: Path, resume: bool = False, **options: Any) -> Forecaster:
+    """With dropout, whose random numbers have to continue as well, and a directory that only this process knows."""
     directory = out / f"checkpoint-{os.environ.get('LOCAL_RANK', '0')}"
     model = forecaster(devices=2, dropout=0.2, patience=9, max_epochs=4, **options)
     return model.fit(with_gaps(), checkpoint=directory, resume=resume)
 
 
-def refused(call: Callable[[], Any]) -> str:
+def error_message(call: Callable[[], Any]) -> str:
     try:
         call()
     except (ArgumentError, ProcessError, OSError) as error:
@@ -125,16 +125,16 @@ def ending_otherwise(rank: int) -> Any:
     return df
 
 
-def refusals(rank: int) -> dict[str, str]:
-    """What is unfit for two processes, and what they say of it."""
+def error_messages(rank: int) -> dict[str, str]:
+    """Return the error message of each case that is unfit for two processes."""
     return {
-        "other data": refused(lambda: forecaster(devices=2).fit(hourly(noise=1.0, seed=rank))),
-        "other steps": refused(lambda: forecaster(devices=2).fit(hourly(steps=300 + rank))),
-        "other seeds": refused(lambda: SequenceRegressor(devices=2).fit(*ragged())),
-        "exchanged": refused(lambda: SequenceRegressor(devices=2, random_state=0).fit(*exchanged(rank))),
-        "other ending": refused(lambda: forecaster(devices=2).fit(ending_otherwise(rank))),
-        "small batch": refused(lambda: forecaster(devices=2, batch_size=1).fit(hourly())),
-        "three": refused(lambda: make_fabric("cpu", 3, "32-true")),
+        "other data": error_message(lambda: forecaster(devices=2).fit(hourly(noise=1.0, seed=rank))),
+        "other steps": error_message(lambda: forecaster(devices=2).fit(hourly(steps=300 + rank))),
+        "other seeds": error_message(lambda: SequenceRegressor(devices=2).fit(*ragged())),
+        "exchanged": error_message(lambda: SequenceRegressor(devices=2, random_state=0).fit(*exchanged(rank))),
+        "other ending": error_message(lambda: forecaster(devices=2).fit(ending_otherwise(rank))),
+        "small batch": error_message(lambda: forecaster(devices=2, batch_size=1).fit(hourly())),
+        "three": error_message(lambda: make_fabric("cpu", 3, "32-true")),
     }
 
 
@@ -149,11 +149,11 @@ def epochs_by_other_clocks(rank: int) -> int:
 
     real, training.time.perf_counter = training.time.perf_counter, clock
     try:
-        found = forecaster(devices=2, max_time=50.0, max_epochs=5, patience=9).fit(with_gaps())._state
+        state = forecaster(devices=2, max_time=50.0, max_epochs=5, patience=9).fit(with_gaps())._state
     finally:
         training.time.perf_counter = real
-    assert found is not None
-    return len(found.history)
+    assert state is not None
+    return len(state.history)
 
 
 def killed_in_the_third_epoch(out: Path, rank: int) -> str:
@@ -166,11 +166,11 @@ def killed_in_the_third_epoch(out: Path, rank: int) -> str:
         step(self)
 
     Trainer._step = killed  # type: ignore[method-assign]
-    return refused(lambda: kept(out))
+    return error_message(lambda: fit_with_checkpoint(out))
 
 
 def keep(out: Path, rank: int, numbers: dict[str, Numbers]) -> None:
-    flat = {f"{name} {key}": tensor.contiguous() for name, found in numbers.items() for key, tensor in found.items()}
+    flat = {f"{name} {key}": tensor.contiguous() for name, fit in numbers.items() for key, tensor in fit.items()}
     save_file(flat, out / f"numbers-{rank}.safetensors")
 
 
@@ -180,11 +180,11 @@ def everything(out: Path) -> None:
     rank = distributed.get_rank()
     if rank == 1:
         sys.modules["rich.console"] = None  # type: ignore[assignment]  # only the first shows how far it is
-    whole = kept(out / "whole", progress=True)
-    numbers["kept"] = numbers_of(whole)
-    whole.save(out / f"model-{rank}")
-    said: dict[str, Any] = {"refusals": refusals(rank), "epochs": epochs_by_other_clocks(rank)}
-    said["no directory"] = refused(lambda: forecaster(devices=2).fit(with_gaps(), checkpoint=FILE))
+    uninterrupted = fit_with_checkpoint(out / "uninterrupted", progress=True)
+    numbers["resumable"] = numbers_of(uninterrupted)
+    uninterrupted.save(out / f"model-{rank}")
+    said: dict[str, Any] = {"errors": error_messages(rank), "epochs": epochs_by_other_clocks(rank)}
+    said["no directory"] = error_message(lambda: forecaster(devices=2).fit(with_gaps(), checkpoint=FILE))
     if rank == 0:  # as a script does that has more to do once: nobody else takes part
         forecaster(max_epochs=1).fit(with_gaps(), checkpoint=out / "alone")
     keep(out, rank, numbers)
@@ -192,14 +192,14 @@ def everything(out: Path) -> None:
     (out / "killed.txt").write_text(killed_in_the_third_epoch(out / "killed", rank))
 
 
-def go_on(out: Path) -> None:
-    """With the fit that was killed; only the first process knows of its checkpoint."""
-    model = kept(out, resume=True)
+def resume_killed(out: Path) -> None:
+    """Resume the fit that was killed; only the first process knows of its checkpoint."""
+    model = fit_with_checkpoint(out, resume=True)
     rank = distributed.get_rank()
-    keep(out, rank, {"kept": numbers_of(model)})
+    keep(out, rank, {"resumable": numbers_of(model)})
     distributed.destroy_process_group()
     model.save(out / f"model-{rank}")
 
 
 if __name__ == "__main__":
-    {"everything": everything, "go_on": go_on}[sys.argv[1]](Path(sys.argv[2]))
+    {"everything": everything, "resume": resume_killed}[sys.argv[1]](Path(sys.argv[2]))

@@ -35,11 +35,11 @@ def begin(command: Sequence[str], folder: Path) -> subprocess.Popen[str]:
 def end(*running: subprocess.Popen[str]) -> list[tuple[int, str]]:
     """Wait for commands: how each ended, and what it said."""
     try:
-        return [(one.communicate(timeout=LONG)[1], one.returncode)[::-1] for one in running]
+        return [(process.communicate(timeout=LONG)[1], process.returncode)[::-1] for process in running]
     finally:
-        for one in running:
-            if one.poll() is None:
-                os.killpg(one.pid, 9)
+        for process in running:
+            if process.poll() is None:
+                os.killpg(process.pid, 9)
 
 
 def run(command: Sequence[str], folder: Path) -> str:
@@ -50,6 +50,6 @@ def run(command: Sequence[str], folder: Path) -> str:
 
 
 def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("", 0))
-        return int(found.getsockname()[1])
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return int(probe.getsockname()[1])

@@ -29,7 +29,7 @@ TOLERANCE = 2e-5
 
 
 @pytest.mark.filterwarnings("ignore:.*values missing in 2 series:UserWarning")
-def test_two_processes_find_what_one_finds_and_go_on_when_one_was_killed(tmp_path: Path) -> None:
+def test_two_processes_find_what_one_finds_and_resume_when_one_was_killed(tmp_path: Path) -> None:
     run([sys.executable, FITS, "everything", str(tmp_path)], tmp_path)
     first, second = (load_file(tmp_path / f"numbers-{rank}.safetensors") for rank in (0, 1))
     assert first.keys() == second.keys()
@@ -37,14 +37,14 @@ def test_two_processes_find_what_one_finds_and_go_on_when_one_was_killed(tmp_pat
     check_numbers(first)
     check_files(tmp_path)
     for rank in (0, 1):
-        check_words(json.loads((tmp_path / f"said-{rank}.json").read_text()))
+        check_messages(json.loads((tmp_path / f"said-{rank}.json").read_text()))
     lost = (tmp_path / "killed.txt").read_text()
     assert "process 1 was ended by signal 9" in lost
     assert "resume=True" in lost
-    run([*TORCHRUN, "--standalone", "--nproc-per-node", "2", FITS, "go_on", str(tmp_path / "killed")], tmp_path)
+    run([*TORCHRUN, "--standalone", "--nproc-per-node", "2", FITS, "resume", str(tmp_path / "killed")], tmp_path)
     resumed = load_file(tmp_path / "killed" / "numbers-1.safetensors")
-    assert len(resumed["kept history"]) == 4
-    assert resumed.keys() == {name for name in first if name.startswith("kept ")}
+    assert len(resumed["resumable history"]) == 4
+    assert resumed.keys() == {name for name in first if name.startswith("resumable ")}
     assert all(torch.equal(first[name], resumed[name]) for name in resumed), "as if nobody had been killed"
     assert (tmp_path / "killed" / "model-0" / "model.safetensors").exists(), (
         "saved by the first, though the group had ended"
@@ -52,19 +52,19 @@ def test_two_processes_find_what_one_finds_and_go_on_when_one_was_killed(tmp_pat
     assert not (tmp_path / "killed" / "model-1").exists()
 
 
-def check_numbers(found: dict[str, torch.Tensor]) -> None:
-    """Those of two processes are those of one, weights and history, forecasts and their intervals."""
+def check_numbers(numbers: dict[str, torch.Tensor]) -> None:
+    """Two processes give the same weights, history, forecasts and intervals as one."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        alone = {f"{name} {key}": one for name, fit in fits.FITS.items() for key, one in fit(1).items()}
+        alone = {f"{name} {key}": tensor for name, fit in fits.FITS.items() for key, tensor in fit(1).items()}
     finally:
         torch.set_num_threads(before)
-    assert alone.keys() == {name for name in found if not name.startswith("kept ")}
+    assert alone.keys() == {name for name in numbers if not name.startswith("resumable ")}
     for name, expected in alone.items():
         # Forecasts are in the units of the series: up to 50.
         relative = TOLERANCE if "forecasts" in name or "history" in name else 0
-        torch.testing.assert_close(found[name], expected, rtol=relative, atol=TOLERANCE, msg=lambda m, n=name: n + m)
+        torch.testing.assert_close(numbers[name], expected, rtol=relative, atol=TOLERANCE, msg=lambda m, n=name: n + m)
     history = alone["forecaster history"][:, 1]
     assert 1 < len(history) < 6, "early stopping has decided"
 
@@ -73,21 +73,21 @@ def check_files(folder: Path) -> None:
     """The first process alone has written any, but for what the script itself writes."""
     assert (folder / "model-0" / "model.safetensors").exists()
     assert not (folder / "model-1").exists()
-    for name in ("whole", "killed"):
+    for name in ("uninterrupted", "killed"):
         assert len(list((folder / name / "checkpoint-0").iterdir())) == 1
         assert not (folder / name / "checkpoint-1").exists()
 
 
-def check_words(said: dict[str, dict[str, str]]) -> None:
-    """All processes have said the same, instead of one waiting for another."""
-    refusals = said["refusals"]
+def check_messages(said: dict[str, dict[str, str]]) -> None:
+    """All processes report the same, instead of one waiting for another."""
+    errors = said["errors"]
     for name in ("other data", "other steps", "other seeds", "exchanged", "other ending"):
-        assert "different data" in refusals[name]
-    assert "a batch of 1 cannot be shared by 2 processes" in refusals["small batch"]
-    assert "2 processes" in refusals["three"]
-    assert "got 3" in refusals["three"]
+        assert "different data" in errors[name]
+    assert "a batch of 1 cannot be shared by 2 processes" in errors["small batch"]
+    assert "2 processes" in errors["three"]
+    assert "got 3" in errors["three"]
     assert said["epochs"] == 1, "time that is up in one is up in all"
-    assert "File exists" in said["no directory"], "what the first meets, all tell of"
+    assert "File exists" in said["no directory"], "all report what the first meets"
 
 
 @pytest.mark.parametrize("interactive", [False, True])
@@ -129,6 +129,6 @@ quick(devices=2).fit(hourly())
 def test_who_never_comes_is_not_waited_for(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(ENDS_AT_ONCE)
-    found = subprocess.run([sys.executable, script], env=ENVIRONMENT, capture_output=True, text=True, timeout=LONG)
-    assert found.returncode == 1
-    assert "ProcessError: process 1 ended with status 3 before training began" in found.stderr
+    result = subprocess.run([sys.executable, script], env=ENVIRONMENT, capture_output=True, text=True, timeout=LONG)
+    assert result.returncode == 1
+    assert "ProcessError: process 1 ended with status 3 before training began" in result.stderr

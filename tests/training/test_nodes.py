@@ -33,7 +33,7 @@ Trainer.validate = killed_once
 
 
 def commands(option: str) -> list[list[str]]:
-    """Those of the guide that have an option, by this Python's torchrun."""
+    """Return the commands of the guide that have an option, run by this Python's torchrun."""
     lines = re.findall(rf"^torchrun (.*{option}.*)$", GUIDE, re.MULTILINE)
     return [[*TORCHRUN, *line.split()] for line in lines]
 
@@ -47,7 +47,7 @@ def folder(tmp_path: Path) -> Path:
 
 def assert_as_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The model in a folder is that of one process."""
-    found = Forecaster.load(folder / "model")
+    together = Forecaster.load(folder / "model")
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     (folder / "alone").mkdir()
@@ -57,19 +57,19 @@ def assert_as_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         exec((folder / "fit_together.py").read_text(), {})
         alone = Forecaster.load("model")
     torch.set_num_threads(before)
-    assert found._state is not None
+    assert together._state is not None
     assert alone._state is not None
-    mine, its = (one._state.network.state_dict() for one in (found, alone))
+    mine, its = (model._state.network.state_dict() for model in (together, alone))
     assert mine.keys() == its.keys()
     for name in its:
         torch.testing.assert_close(mine[name], its[name], rtol=0, atol=TOLERANCE)
-    for epoch, other in zip(found._state.history, alone._state.history, strict=True):
+    for epoch, other in zip(together._state.history, alone._state.history, strict=True):
         assert epoch == pytest.approx(other, rel=TOLERANCE)
 
 
 def two_machines(folder: Path, addresses: tuple[str, str], port: int) -> list[tuple[list[str], Path]]:
     """The two commands of the guide, each with an address and a folder of its own."""
-    found = []
+    machines = []
     for index, command in enumerate(commands("--nnodes")):
         assert command[command.index("--node-rank") + 1] == str(index)
         own = folder / f"machine-{index}"
@@ -77,9 +77,9 @@ def two_machines(folder: Path, addresses: tuple[str, str], port: int) -> list[tu
         (own / "fit_together.py").write_text((folder / "fit_together.py").read_text())
         command[command.index("--master-addr") + 1] = addresses[0]
         command[command.index("--master-port") + 1] = str(port)
-        found.append(([*command[:-1], "--local-addr", addresses[index], command[-1]], own))
-    assert len(found) == 2
-    return found
+        machines.append(([*command[:-1], "--local-addr", addresses[index], command[-1]], own))
+    assert len(machines) == 2
+    return machines
 
 
 def check_machines(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,17 +107,17 @@ def test_the_script_by_itself(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.slow
 def test_torchrun_starts_again_where_one_was_killed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = folder / "fit_together.py"
-    whole = script.read_text()
-    script.write_text(KILLED + whole)
+    text = script.read_text()
+    script.write_text(KILLED + text)
     (command,) = commands("--max-restarts")
     said = run(command, folder)
     assert "exitcode: -9" in said
-    script.write_text(whole)
+    script.write_text(text)
     assert_as_alone(folder, monkeypatch)
 
 
-def _ip(*words: str) -> None:
-    subprocess.run(["ip", *words], check=True, capture_output=True, text=True)
+def _ip(*arguments: str) -> None:
+    subprocess.run(["ip", *arguments], check=True, capture_output=True, text=True)
 
 
 @pytest.fixture
@@ -129,9 +129,9 @@ def networks() -> Iterator[tuple[str, str]]:
             _ip("netns", "add", name)
         ends = [f"pr{os.getpid()}{letter}" for letter in "ab"]
         _ip("link", "add", ends[0], "type", "veth", "peer", "name", ends[1])
-        for index, (name, one) in enumerate(zip(names, ends, strict=True)):
-            _ip("link", "set", one, "netns", name)
-            _ip("-n", name, "link", "set", one, "name", "cable")
+        for index, (name, cable_end) in enumerate(zip(names, ends, strict=True)):
+            _ip("link", "set", cable_end, "netns", name)
+            _ip("-n", name, "link", "set", cable_end, "name", "cable")
             _ip("-n", name, "addr", "add", f"10.77.0.{index + 1}/24", "dev", "cable")
             _ip("-n", name, "link", "set", "cable", "up")
             _ip("-n", name, "link", "set", "lo", "up")

@@ -59,7 +59,7 @@ def test_the_same_seed_gives_the_same_bits_and_leaves_other_generators_alone(cel
 @pytest.mark.parametrize("precision", ["64-true", "bf16-mixed"])
 def test_other_precisions_train_to_about_the_same(precision: str) -> None:
     df = hourly()
-    usual, other = (quick(precision=one).fit(df).predict() for one in ("32-true", precision))
+    usual, other = (quick(precision=value).fit(df).predict() for value in ("32-true", precision))
     scale = df.groupby("unique_id")["y"].std()[usual["unique_id"]].to_numpy()
     assert (abs(usual["yhat"] - other["yhat"]) / scale).max() < 0.1
 
@@ -69,12 +69,12 @@ class CutOffError(Exception):
 
 
 @pytest.mark.parametrize("epochs", [1, 3])
-def test_a_training_that_was_cut_off_goes_on_to_the_same_bits(
+def test_a_training_that_was_cut_off_resumes_to_the_same_bits(
     epochs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     df = hourly()
     options: dict[str, Any] = {"max_epochs": 4, "patience": 4, "dropout": 0.2}
-    whole = quick(**options).fit(df)
+    uninterrupted = quick(**options).fit(df)
     step = Trainer._step
 
     def cut(self: Trainer[Any]) -> None:
@@ -88,25 +88,25 @@ def test_a_training_that_was_cut_off_goes_on_to_the_same_bits(
             quick(**options).fit(df, checkpoint=tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == [FILE]
     resumed = quick(**options).fit(df, checkpoint=tmp_path, resume=True)
-    assert same(whole, resumed)
+    assert same(uninterrupted, resumed)
     assert resumed._state is not None
     assert len(resumed._state.history) == 4
 
 
-def test_a_checkpoint_of_another_training_is_refused(tmp_path: Path) -> None:
+def test_a_checkpoint_of_another_training_is_rejected(tmp_path: Path) -> None:
     df = hourly()
     first = quick().fit(df, checkpoint=tmp_path)
     with pytest.raises(CheckpointError, match="other data or other arguments"):
         quick(random_state=1).fit(df, checkpoint=tmp_path, resume=True)
     with pytest.raises(CheckpointError, match="other data or other arguments"):
         quick().fit(df.assign(y=df["y"] + 1), checkpoint=tmp_path, resume=True)
-    kept = (tmp_path / FILE).read_bytes()
-    (tmp_path / FILE).write_bytes(kept[:20])
+    data = (tmp_path / FILE).read_bytes()
+    (tmp_path / FILE).write_bytes(data[:20])
     with raises(CheckpointError, FILE, "checksum", hint="delete it to start over"):
         quick().fit(df, checkpoint=tmp_path, resume=True)
     assert same(quick().fit(df, checkpoint=tmp_path), first)  # anew
     shutil.rmtree(tmp_path)
-    assert same(quick().fit(df, checkpoint=tmp_path, resume=True), first)  # nothing to go on with
+    assert same(quick().fit(df, checkpoint=tmp_path, resume=True), first)  # nothing to resume
 
 
 def test_resuming_needs_a_checkpoint() -> None:
@@ -174,9 +174,9 @@ def test_batches_are_the_same_in_whatever_order_they_are_asked_for(sampler: Epoc
 
 
 def test_epochs_of_any_length_see_every_example_once_a_pass() -> None:
-    short, whole = PassSampler(50, 8, 3, epoch_steps=5), PassSampler(50, 8, 3)
+    short, full = PassSampler(50, 8, 3, epoch_steps=5), PassSampler(50, 8, 3)
     rows = torch.cat([short.rows(*divmod(step, 5)) for step in range(14)])  # two passes of seven
-    first = torch.cat([whole.rows(0, step) for step in range(7)])
+    first = torch.cat([full.rows(0, step) for step in range(7)])
     assert torch.equal(rows[:50], first)
     assert torch.equal(rows[50:].sort().values, torch.arange(50))
     assert not torch.equal(rows[50:], first)
@@ -274,7 +274,7 @@ def test_a_loss_is_the_mean_over_what_was_observed(loss: training.Loss, expected
 
 
 class Examples:
-    """Fifty sequences whose sum is to be found."""
+    """Fifty sequences whose sum is to be predicted."""
 
     def __init__(self) -> None:
         self.x = torch.randn(50, 6, 2, generator=torch.Generator().manual_seed(0))
@@ -315,9 +315,9 @@ def without_times(progress: Progress) -> Progress:
 @pytest.mark.parametrize("steps", [1, 3, 7, 8, 20])  # 7 make an epoch
 @pytest.mark.parametrize("each_epoch", [True, False])
 def test_a_training_that_is_stopped_anywhere_resumes_to_the_bit(tmp_path: Path, steps: int, each_epoch: bool) -> None:
-    whole = small_trainer()
-    network = whole.run(lambda trainer: trainer.progress.notes.append(trainer.progress.epoch))
-    assert whole.progress.best_epoch == 0, "so that the best weights are not the last"
+    uninterrupted = small_trainer()
+    network = uninterrupted.run(lambda trainer: trainer.progress.notes.append(trainer.progress.epoch))
+    assert uninterrupted.progress.best_epoch == 0, "so that the best weights are not the last"
     stops = 0
     while True:
         trainer = small_trainer(tmp_path, each_epoch=each_epoch)
@@ -331,7 +331,7 @@ def test_a_training_that_is_stopped_anywhere_resumes_to_the_bit(tmp_path: Path, 
         stops += 1
         torch.manual_seed(stops)  # another process would not draw the same numbers by itself
     assert stops == -(-28 // steps) - 1
-    assert without_times(trainer.progress) == without_times(whole.progress)
+    assert without_times(trainer.progress) == without_times(uninterrupted.progress)
     for parameter, expected in zip(trainer.network.parameters(), network.parameters(), strict=True):
         assert torch.equal(parameter, expected)
 

@@ -110,11 +110,11 @@ def test_windows_are_all_that_forecast_their_part(part: str, lookback: int, hori
         for start in range(ROWS)
         if all(begin <= row < end for row in range(start + lookback, start + lookback + horizon))
     ]
-    found = small.windows(part, lookback, horizon)
-    assert found.dtype == np.int64
-    assert found.tolist() == expected
+    windows = small.windows(part, lookback, horizon)
+    assert windows.dtype == np.int64
+    assert windows.tolist() == expected
     if part != "train":
-        assert len(found) == end - begin - horizon + 1  # whatever the look-back, as in Informer
+        assert len(windows) == end - begin - horizon + 1  # whatever the look-back, as in Informer
 
 
 def test_windows_that_do_not_fit_are_rejected() -> None:
@@ -142,7 +142,7 @@ def test_standardised_as_scikit_learn_has_it() -> None:
     small = table()
     small.values[:, 1] = 4  # a constant column
     expected = StandardScaler().fit(small.values[:20]).transform(small.values)
-    found = small.standardised()
-    assert found.dtype == np.float32
-    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-7)
-    assert not found[:, 1].any()
+    result = small.standardised()
+    assert result.dtype == np.float32
+    np.testing.assert_allclose(result, expected, rtol=1e-6, atol=1e-7)
+    assert not result[:, 1].any()

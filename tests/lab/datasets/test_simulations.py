@@ -65,10 +65,10 @@ def test_the_noise_is_all_that_its_variance_changes() -> None:
     ]
     for run in runs[1:]:
         np.testing.assert_array_equal(run.train.inputs, runs[0].train.inputs)
-    one, five = (run.train.targets - runs[0].train.targets for run in runs[1:])
-    np.testing.assert_allclose(five, np.sqrt(5) * one, atol=1e-5)
-    assert abs(one.var() - 1) < 0.03  # 40,000 draws: its deviation is 0.007
-    np.testing.assert_allclose(np.cov(one.T), np.eye(10), atol=0.1)
+    noise, larger_noise = (run.train.targets - runs[0].train.targets for run in runs[1:])
+    np.testing.assert_allclose(larger_noise, np.sqrt(5) * noise, atol=1e-5)
+    assert abs(noise.var() - 1) < 0.03  # 40,000 draws: its deviation is 0.007
+    np.testing.assert_allclose(np.cov(noise.T), np.eye(10), atol=0.1)
 
 
 def test_a_seed_is_a_simulation() -> None:
@@ -89,8 +89,8 @@ splits = tradeoff_simulation(0, length=40, sizes=(4000, 500, 500))
 print(hashlib.sha256(b"".join(part.targets for part in (splits.train, splits.validation, splits.test))).hexdigest())
 """
     environments = ({**os.environ, "OPENBLAS_NUM_THREADS": threads} for threads in ("1", "2"))
-    one, two = (subprocess.check_output([sys.executable, "-c", script], env=env) for env in environments)
-    assert one == two
+    first, second = (subprocess.check_output([sys.executable, "-c", script], env=env) for env in environments)
+    assert first == second
 
 
 def test_the_number_of_blas_threads_is_put_back() -> None:

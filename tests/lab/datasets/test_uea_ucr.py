@@ -71,7 +71,7 @@ def test_files_as_sktime_reads_them(form: str, channels: int, tmp_path: Path) ->
     values, labels = series(5, 7, channels)
     path = tmp_path / f"small.{form}"
     path.write_text(WRITERS[form](values, labels).replace("% Worms, that crawl.\n", ""))
-    inputs, found = READERS[form](path)
+    inputs, labels_read = READERS[form](path)
     np.testing.assert_array_equal(inputs, values.astype(np.float32))
     assert inputs.dtype == np.float32
     if form == "ts":
@@ -81,7 +81,7 @@ def test_files_as_sktime_reads_them(form: str, channels: int, tmp_path: Path) ->
         frame, their_labels = load_from_arff_to_dataframe(str(path))
         theirs = np.stack([np.stack(list(row), axis=1) for row in frame.to_numpy()])
     np.testing.assert_array_equal(inputs, theirs.astype(np.float32))
-    assert found == labels == list(their_labels)
+    assert labels_read == labels == list(their_labels)
 
 
 def test_files_that_sktime_ships_are_read_alike() -> None:
@@ -102,10 +102,10 @@ def test_comments_blank_lines_and_missing_values(tmp_path: Path) -> None:
         text = text.replace("@data\n", "\n@DATA\n\n% a comment\n").replace(first + ",", "?, ", 1).replace("\n", "\r\n")
         path = tmp_path / name
         path.write_bytes("\ufeff".encode() + b"% \xe9\r\n" + text.encode())
-        inputs, found = read(path)
+        inputs, labels_read = read(path)
         assert np.isnan(inputs[0, 0, 0])
         np.testing.assert_array_equal(inputs.ravel()[1:], values.astype(np.float32).ravel()[1:])
-        assert found == labels
+        assert labels_read == labels
 
 
 def test_the_header_of_a_ts_file_may_have_tabs(tmp_path: Path) -> None:
@@ -113,9 +113,9 @@ def test_the_header_of_a_ts_file_may_have_tabs(tmp_path: Path) -> None:
     header, _, rows = ts(values, labels).partition("@data")
     path = tmp_path / "small.ts"
     path.write_text(header.replace(" ", " \t") + "@data\t" + rows)
-    inputs, found = read_ts(path)
+    inputs, labels_read = read_ts(path)
     np.testing.assert_array_equal(inputs, values.astype(np.float32))
-    assert found == labels
+    assert labels_read == labels
     path.write_text(header.replace("Length 4", "Length\t5") + "@data" + rows)
     with raises(FileError, "5 values in channel 1", "got 4"):
         read_ts(path)
@@ -128,9 +128,9 @@ def test_blanks_around_the_comma_after_a_relational_value(quote: str, between: s
     values, labels = series(3, 4, 2)
     path = tmp_path / "small.arff"
     path.write_text(arff(values, labels, quote).replace(f"{quote},2", quote + between + label))
-    inputs, found = read_arff(path)
+    inputs, labels_read = read_arff(path)
     np.testing.assert_array_equal(inputs, values.astype(np.float32))
-    assert found == labels
+    assert labels_read == labels
 
 
 @pytest.mark.parametrize("channels", [1, 2])

@@ -31,16 +31,16 @@ MODELS = ["ParaRNN", "GRU", "ParaLSTM", "BRT", "ParaBRT"]
 
 def outcomes(name: str, only: dict[str, list[str]], changes: dict[str, str]) -> dict[str, tuple[Job, Outcome]]:
     """Run one replicate; every outcome can be saved as JSON, its metrics are finite, and all can be shown together."""
-    found, runs = {}, []
+    results, runs = {}, []
     experiment = EXPERIMENTS[name]
     for job in experiment.jobs(only, changes, 1):
         outcome = experiment.run(job.config, job.seed, Workspace())
         values = json.loads(json.dumps([outcome.metrics, job.seed, outcome.curve, outcome.details]))
         runs.append(make_run(name, *values, **asdict(job.config)))
         assert all(math.isfinite(value) for value in outcome.metrics.values())
-        found[str(job)] = (job, outcome)
+        results[str(job)] = (job, outcome)
     show(*runs)
-    return found
+    return results
 
 
 def show(*runs: Run) -> None:
@@ -67,9 +67,9 @@ def images(*shape: int) -> Splits:
 def test_tradeoff() -> None:
     sizes = {"hidden_size": "8", "length": "12", "train": "400", "validation": "100", "test": "100"}
     only = {"block_size": ["1", "2", "8"], "noise_variance": ["1.0"], "recurrent_scale": ["0.0884"]}
-    found = outcomes("tradeoff", only, sizes | {"max_epochs": "8", "learning_rate": "0.02", "batch_size": "32"})
-    assert len(found) == 3
-    for _, outcome in found.values():
+    results = outcomes("tradeoff", only, sizes | {"max_epochs": "8", "learning_rate": "0.02", "batch_size": "32"})
+    assert len(results) == 3
+    for _, outcome in results.values():
         assert outcome.metrics["mse"] < 0.7 * outcome.metrics["variance"]
         assert outcome.curve[-1]["validation"] < outcome.curve[0]["validation"]
 
@@ -98,8 +98,8 @@ def daily(monkeypatch: pytest.MonkeyPatch) -> Table:
 def test_forecasting(daily: Table) -> None:
     only = {"dataset": ["ETTh1"], "horizon": ["24"], "model": [*MODELS, *forecasting.BASELINES]}
     changes = SMALL | TRANSFORMER | {"epoch_steps": "30", "learning_rate": "0.01", "lookback": "48"}
-    found = {job.config.model: outcome for job, outcome in outcomes("forecasting", only, changes).values()}
-    errors = {model: outcome.metrics["mse"] for model, outcome in found.items()}
+    results = {job.config.model: outcome for job, outcome in outcomes("forecasting", only, changes).values()}
+    errors = {model: outcome.metrics["mse"] for model, outcome in results.items()}
     scaled, first = daily.standardised(), 900
     last = np.array([scaled[t + 1 : t + 25] - scaled[t] for t in range(first - 1, 1200 - 24)])
     assert errors["naive"] == pytest.approx(float((last**2).mean()), rel=1e-4)
@@ -108,8 +108,8 @@ def test_forecasting(daily: Table) -> None:
     assert errors["Forecaster"] < errors["seasonal naive"], "noise is averaged"
     for model in (*MODELS, "NLinear"):
         assert errors[model] < 0.6 * errors["naive"], model
-    assert sum(sum(types.values()) for types in found["GRU"].details["features"].values()) > 6
-    assert len(found["ParaRNN"].details["first_layer"]) >= 4
+    assert sum(sum(types.values()) for types in results["GRU"].details["features"].values()) > 6
+    assert len(results["ParaRNN"].details["first_layer"]) >= 4
 
 
 @pytest.mark.parametrize(
@@ -133,9 +133,9 @@ def test_images(name: str, shape: tuple[int, ...], length: int, channels: int, m
     monkeypatch.setattr(classification, "make_network", make)
     models = [model for model in MODELS if model != "ParaRNN" or name != "noise-padded-cifar"]
     changes = SMALL | TRANSFORMER | {"learning_rate": "0.01", "max_epochs": "5"}
-    found = outcomes(name, {"model": models}, changes | ({"length": "10"} if "noise" in name else {}))
+    results = outcomes(name, {"model": models}, changes | ({"length": "10"} if "noise" in name else {}))
     assert set(seen) == {(length, channels, 2)}
-    for job, outcome in found.values():
+    for job, outcome in results.values():
         assert outcome.metrics["accuracy"] > 0.8, job
         assert len(outcome.curve) == 5
         if job.config.model in ("GRU", "ParaLSTM", "ParaRNN"):

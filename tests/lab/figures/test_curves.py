@@ -31,7 +31,7 @@ def test_pmnist(figures_of: FiguresOf) -> None:
         "ParaLSTM (1 run, another budget)",
         "ParaLSTM, the paper's test: 94.10 %",
     ]
-    assert len({(line.get_color(), line._unscaled_dash_pattern) for line in handles}) == 4, "all can be told apart"
+    assert len({(line.get_color(), line._unscaled_dash_pattern) for line in handles}) == 4, "all can be distinguished"
     assert titles["BRT"].get_legend_handles_labels()[1][::2] == ["BRT: not run", "ParaBRT: not run"]
     assert [text.get_text() for text in titles["BRT"].texts] == ["not run"]
     assert not ax.texts
