@@ -38,11 +38,11 @@ class ParallelRNNError(Exception):
     --------
     >>> str(ParallelRNNError(argument="horizon", expected="an integer of at least 1", got=0))
     'horizon: expected an integer of at least 1, got 0'
-    >>> error = ParallelRNNError("the time stamps are irregular", hint="resample the series, or give {freq}")
+    >>> error = ParallelRNNError("the timestamps are irregular", hint="resample the series, or give {freq}")
     >>> str(error)
-    'the time stamps are irregular; resample the series, or give freq='
+    'the timestamps are irregular; resample the series, or give freq='
     >>> error.sentence(lambda argument: f"--{argument}")
-    'the time stamps are irregular; resample the series, or give --freq'
+    'the timestamps are irregular; resample the series, or give --freq'
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class TableError(InputError):
 
 
 class TimestampError(TableError):
-    """Time stamps that are missing, duplicate, irregular, or of another frequency."""
+    """Timestamps that are missing, duplicate, irregular, or of another frequency."""
 
 
 class NotFittedError(InputError, AttributeError):

@@ -47,6 +47,8 @@ OPTIONS = {  # of arguments in Python, where the names differ
 
 def option(argument: str) -> str:
     """Return the option that sets an argument, or the argument itself where no command has such an option."""
+    if argument == "df":
+        return "the table"
     name = OPTIONS.get(argument, f"--{argument.replace('_', '-')}")
     return name if name in known_options() else argument
 

@@ -218,6 +218,7 @@ def evaluate(
         covariates = _covariates(past, future, static)
         table, layout = _read(data, id_col, time_col, time_format, target, covariates)
         from parallelrnn import Forecaster
+        from parallelrnn.forecast.api import check_levels
         from parallelrnn.forecast.evaluation import evaluate as score
 
         table = table if rows is None else table.head(rows)
@@ -225,10 +226,11 @@ def evaluate(
             Forecaster(horizon, lookback, cell=cell, decoder=decoder, random_state=seed, **covariates)
             for cell in cells or ["linear"]
         ]
+        levels = check_levels(level or (80, 95))
         with print_warnings():
             panel = forecasters[0].read(table, _frequency(freq), **layout.arguments())
             size = test_size or max(horizon, int(statistics.median(map(len, panel.series))) // 5)
-            scores = score(forecasters, panel, size, val_size, tuple(level or (80, 95)))
+            scores = score(forecasters, panel, size, val_size, levels)
     if as_json:
         typer.echo(json.dumps(scores.to_json()))
     else:

@@ -33,9 +33,11 @@ _TRY_AGAIN = 75  # the conventional exit status for "not yet"
 def _command(name: str) -> Callable[..., None]:
     def command(
         models: Annotated[str | None, typer.Option(help="Models, separated by commas: short for --only.")] = None,
-        datasets: Annotated[str | None, typer.Option(help="Data sets, likewise.")] = None,
+        datasets: Annotated[str | None, typer.Option(help="Data sets, separated by commas.")] = None,
         only: Annotated[list[str] | None, typer.Option(help="Cells with these values: name=value,value.")] = None,
-        changes: Annotated[list[str] | None, typer.Option("--set", help="Another value: name=value.")] = None,
+        changes: Annotated[
+            list[str] | None, typer.Option("--set", help="Change a value of the configuration: name=value.")
+        ] = None,
         replicates: Annotated[
             int | None, typer.Option(min=1, help="Runs per cell; the paper's number if omitted.")
         ] = None,
@@ -47,7 +49,9 @@ def _command(name: str) -> Callable[..., None]:
             int | None,
             typer.Option(min=1, help="Threads per worker; OMP_NUM_THREADS, or a share of the cores, if omitted."),
         ] = None,
-        engine: Annotated[str, typer.Option(help="local: processes; here: this one; ray: a cluster.")] = "local",
+        engine: Annotated[
+            str, typer.Option(help="local (processes), here (this process) or ray (a cluster).")
+        ] = "local",
         keep_every: Annotated[str, typer.Option(help="Time between checkpoints.")] = "60s",
         results: Results = Path("results"),
         show: Annotated[bool, typer.Option("--list", help="List the cells and values to choose from.")] = False,
@@ -87,7 +91,7 @@ def _command(name: str) -> Callable[..., None]:
             raise typer.Exit(1 if progress.problems else _TRY_AGAIN)
 
     command.__doc__ = (
-        f"{TITLES[name]}.\n\nResults are saved as they come. The same command resumes what was cut off, by Ctrl-C too. "
+        f"{TITLES[name]}.\n\nResults are saved as they come. The same command resumes interrupted runs. "
         "The exit status is 0 if all runs are done, 75 if not yet, 1 if some failed, 2 or 3 if the request is "
         f"invalid.\n\nExample: parallelrnn reproduce {name} --replicates 3 --budget 2h"
     )

@@ -432,10 +432,10 @@ class Forecaster:
 
 
 def check_levels(levels: Any) -> tuple[float, ...]:
-    """Return the levels of intervals in per cent."""
-    for level in (levels := (levels,) if isinstance(levels, Real) else tuple(levels)):
+    """Return the levels of intervals in percent."""
+    for level in (levels := (levels,) if isinstance(levels, Real | str) else tuple(levels)):
         if isinstance(level, bool) or not isinstance(level, Real) or not 1 <= float(level) < 100:
-            raise ArgumentError(argument="level", expected="per cents from 1 to below 100, such as [80, 95]", got=level)
+            raise ArgumentError(argument="level", expected="a percentage of at least 1 and below 100", got=level)
     return tuple(map(float, levels))
 
 

@@ -13,7 +13,7 @@ from parallelrnn.forecast.data import Array
 from parallelrnn.forecast.decomposition import Explanation
 from parallelrnn.forecast.state import ForecasterState
 from parallelrnn.forecast.windows import WindowDataset
-from parallelrnn.interpret.colours import COLOURS
+from parallelrnn.interpret.colours import COLOURS, NEUTRAL
 from parallelrnn.interpret.display import count, optional
 from parallelrnn.interpret.report.page import page
 from parallelrnn.interpret.report.reading import Curve, Outlook, Reading
@@ -22,7 +22,6 @@ from parallelrnn.io import write_text
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_NEUTRAL = "#59636e"
 _MAX_SERIES = 12  # that a page shows
 _NO_MODES = "A linear decoder has no forecast modes, and these series have no calendar cycle."
 
@@ -45,7 +44,7 @@ def plot_forecast(
     axes.plot(
         state.grid.stamps(series.position, len(series)),
         _observed(dataset, index)[:, channel],
-        color=_NEUTRAL,
+        color=NEUTRAL,
         lw=1.2,
         label="observed",
     )
