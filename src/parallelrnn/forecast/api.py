@@ -278,9 +278,9 @@ class Forecaster:
     ) -> Any:
         """Forecast the last `n_windows` windows of a table as if they were not known, next to what was observed.
 
-        Windows are `step_size` steps apart, `horizon` by default. One model that saw what came before the first
-        forecasts all of them, or with `refit` each has its own. This forecaster keeps what it has learned. Intervals
-        are calibrated on residuals known before each window.
+        Windows are `step_size` steps apart, `horizon` by default. One model, fitted on the data before the first
+        window, forecasts all of them, or with `refit` each has its own. This forecaster keeps what it has learned.
+        Intervals are calibrated on residuals known before each window.
         """
         step = self.horizon if step_size is None else check_integer("step_size", step_size, 1)
         check_integer("n_windows", n_windows, 1)

@@ -65,11 +65,6 @@ class Checkpoint:
         return metadata.get("progress", {}), tensors
 
 
-def saved_progress(file: Path) -> dict[str, Any] | None:
-    """Return the progress of an interrupted training: `epoch`, `step` and others; None if there is no checkpoint."""
-    return _decode(read_bytes(file), file)[0]["progress"] if file.exists() else None
-
-
 def _decode(data: bytes, file: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     try:
         return decode_tensors(data, file)

@@ -11,10 +11,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from parallelrnn.io import load_tensors
 from parallelrnn.lab.experiments.experiment import ExperimentError, OutOfTimeError, Workspace
 from parallelrnn.lab.experiments.models import Recurrent
 from parallelrnn.lab.experiments.supervised import Subset, classification_scores, regression_errors, train
-from parallelrnn.training.checkpoint import FILE, saved_progress
+from parallelrnn.training.checkpoint import FILE
 from parallelrnn.training.optimizers import Plateau
 from parallelrnn.training.trainer import PassSampler, Progress, TrainerConfig
 from tests.support import raises
@@ -64,7 +65,7 @@ def test_a_training_out_of_time_resumes_to_the_bit(tmp_path: Path, steps: int) -
         except OutOfTimeError:
             stops += 1
             assert reported[-1] == pytest.approx(stops * steps / 28)
-            assert saved_progress(tmp_path / FILE)["step"] == stops * steps % 7  # type: ignore[index]
+            assert load_tensors(tmp_path / FILE)[0]["progress"]["step"] == stops * steps % 7
     assert stops == -(-28 // steps) - 1
     assert (resumed.history, resumed.notes) == (progress.history, progress.notes)
     assert len(progress.notes) == 5, "before training and after each epoch"
