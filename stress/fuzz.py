@@ -27,7 +27,7 @@ from typing import Any
 HERE = Path(__file__).parent
 MODULES = {  # of fuzz_targets, with their targets
     "tables": ("csv", "parquet"),
-    "models": ("forecaster", "sequence-estimators", "model-manifest", "model-weights"),
+    "models": ("forecaster", "sequence-estimators", "model-bytes", "model-0.1.0"),
     "checkpoints": ("checkpoints",),
     "datasets": ("ts", "arff", "mnist-idx", "cifar", "ett-table"),
     "results": ("results",),

@@ -1,7 +1,8 @@
-"""Saved models: metadata and tensors are changed, with right checksums, so that what is behind these is reached."""
+"""Saved models, also those of version 0.1.0. Mutated files get valid checksums, to reach the code that follows."""
 
 from __future__ import annotations
 
+import json
 import shutil
 import warnings
 from collections.abc import Callable
@@ -17,12 +18,13 @@ from fuzz_targets.target import Target
 from fuzz_targets.tensors import NOT_BUILT, Numbers
 from parallelrnn import Forecaster, SequenceClassifier, SequenceRegressor, io
 from parallelrnn.errors import ModelFileError
-from parallelrnn.io import MODEL_FILE
+from parallelrnn.io import MODEL_FILE, json_checksum
 
 _KINDS = (SequenceClassifier, SequenceClassifier, SequenceRegressor)
+_KIND_BY_FORMAT: dict[str, Any] = {f"parallelrnn {kind.__name__}": kind for kind in _KINDS}
 _X = np.random.default_rng(0).normal(size=(12, 6, 2))
 _numbers = Numbers()
-SAVED_BY_0_1_0 = Path(__file__).parents[2] / "tests" / "data" / "0.1.0" / "regressor"
+_SAVED_BY_0_1_0 = Path(__file__).parents[2] / "tests" / "data" / "0.1.0"
 
 
 def _forecasters() -> list[Forecaster]:
@@ -55,12 +57,16 @@ def _inputs(fitted: list[Any], folder: Path) -> list[bytes]:
     return [_numbers.describe(index, directory / MODEL_FILE) for index, directory in enumerate(saved)]
 
 
-def _load_and_use(kinds: tuple[Any, ...], data: bytes, folder: Path) -> None:
-    """Load a model; one that loads has to forecast and to explain itself, or raise."""
+def _load_built(kinds: tuple[Any, ...], data: bytes, folder: Path) -> None:
     try:
         kind = kinds[_numbers.build(data, folder / MODEL_FILE)]
     except NOT_BUILT:
         return
+    _load_and_use(kind, folder)
+
+
+def _load_and_use(kind: Any, folder: Path) -> None:
+    """Load a model; one that loads has to forecast and to explain itself, or raise."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = kind.load(folder)
@@ -72,15 +78,24 @@ def _load_and_use(kinds: tuple[Any, ...], data: bytes, folder: Path) -> None:
             model.explain()
 
 
-def _manifest_seeds(folder: Path) -> list[bytes]:
-    return [(SAVED_BY_0_1_0 / "model.json").read_bytes()]
+def _old_seeds(folder: Path) -> list[bytes]:
+    return [manifest.read_bytes() for manifest in sorted(_SAVED_BY_0_1_0.glob("*/model.json"))]
 
 
-def _load_manifest(data: bytes, folder: Path) -> None:
-    for weights in SAVED_BY_0_1_0.glob("weights-*"):
+def _load_old(data: bytes, folder: Path) -> None:
+    """Load a mutated manifest of version 0.1.0 with its checksum corrected, and weights that are unchanged."""
+    kind: Any = Forecaster
+    try:
+        manifest = json.loads(data)
+        manifest.pop("words_sha256", None)
+        data = json.dumps({**manifest, "words_sha256": json_checksum(manifest)}).encode()
+        kind = _KIND_BY_FORMAT.get(manifest.get("format"), Forecaster)
+    except (AttributeError, RecursionError, TypeError, ValueError):
+        pass  # not an object, and rejected as such
+    for weights in _SAVED_BY_0_1_0.glob("*/weights-*"):
         shutil.copy(weights, folder)
     (folder / "model.json").write_bytes(data)
-    SequenceRegressor.load(folder)
+    _load_and_use(kind, folder)
 
 
 def _file_seeds(folder: Path) -> list[bytes]:
@@ -97,13 +112,13 @@ def _load_file(data: bytes, folder: Path) -> None:
 
 
 def _use(name: str, fit: Callable[[], list[Any]], kinds: tuple[Any, ...]) -> Target:
-    read = partial(_load_and_use, kinds)
+    read = partial(_load_built, kinds)
     return Target(name=name, seeds=lambda folder: _inputs(fit(), folder), read=read, mutate=grammar.mutate)
 
 
 TARGETS = [
     _use("forecaster", _forecasters, (Forecaster,) * 3),
     _use("sequence-estimators", _estimators, _KINDS),
-    Target(name="model-weights", seeds=_file_seeds, read=_load_file, errors=(ModelFileError,)),
-    Target(name="model-manifest", seeds=_manifest_seeds, read=_load_manifest, errors=(ModelFileError,)),
+    Target(name="model-bytes", seeds=_file_seeds, read=_load_file, errors=(ModelFileError,)),
+    Target(name="model-0.1.0", seeds=_old_seeds, read=_load_old, mutate=grammar.mutate),
 ]
