@@ -134,7 +134,7 @@ def _build(cls: type[Forecaster], metadata: Metadata, tensors: Tensors) -> tuple
     freq, origin = metadata["freq"], metadata["origin"]
     grid = Grid(freq, origin if isinstance(freq, int) else pd.Timestamp(origin).as_unit(metadata["unit"]))
     for end in {int((positions + lengths).min()), int((positions + lengths).max())}:
-        grid.stamps(end, config.horizon)  # raises if no calendar has them
+        grid.stamps(end, config.horizon).to_numpy()  # raises if no calendar or 64-bit integer has them
     with torch.random.fork_rng(devices=[]):
         network = Network(config)
     network.load_state_dict(tensors_under("network.", tensors))
