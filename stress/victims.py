@@ -1,4 +1,4 @@
-"""What `kills.py` kills: how it is started and resumed, what it produces, and how to check that nothing is lost."""
+"""What `kills.py` kills: how each victim starts or resumes, what it produces, and how to check that nothing is lost."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import random
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,170 +21,170 @@ from parallelrnn import Forecaster, SequenceRegressor
 from parallelrnn.cli.app import app
 from parallelrnn.io import MODEL_FILE, load_tensors
 from parallelrnn.lab.runs import RunStore
-from parallelrnn.training.checkpoint import FILE as CHECKPOINT
+from parallelrnn.training.checkpoint import FILE as CHECKPOINT_FILE
 
-ADDING = ["reproduce", "adding", "--models", "ParaGRU", "--only", "length=100", "--threads", "1"]
-TINY = {"hidden_size": 4, "length": 10, "iterations": 300, "decay_every": 100, "epoch_steps": 50, "test": 20}
-_RETRY = (1, 75)  # of reproduce: a worker was killed, or one of a killed command is still running
-
-
-class LostError(Exception):
-    """Something was lost."""
+EXPERIMENT = ["reproduce", "adding", "--models", "ParaGRU", "--only", "length=100", "--threads", "1"]
+SETTINGS = {"hidden_size": 4, "length": 10, "iterations": 300, "decay_every": 100, "epoch_steps": 50, "test": 20}
+_RETRY_STATUSES = (1, 75)  # of reproduce: a worker was killed, or one of a killed command is still running
 
 
-@dataclass(frozen=True)
+class DataLossError(Exception):
+    """A file was lost, damaged or left behind, or a resumed run produced another result."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Victim:
-    """What is killed, in a folder of its own, and how to check that nothing is lost."""
+    """A command or call that works in a folder of its own."""
 
-    start: Callable[[Path], int]  # start or resume, and return the process
-    check: Callable[[Path], None]  # raise unless all files are intact
-    result: Callable[[Path], Any] = lambda folder: None  # what it produced in the end
+    start: Callable[[Path], int]  # starts or resumes it, and returns its process
+    check: Callable[[Path], object]  # raises unless models and results are intact; checkpoints are checked for all
+    result: Callable[[Path], Any] | None = None  # what it produced once complete; None if it never ends
     prepare: Callable[[Path], None] = lambda folder: None
-    choose: Callable[[int], int] = lambda process: process  # the process to kill; negative: a process group
+    choose_process: Callable[[int], int] = lambda process: process  # the one to kill; negative: a process group
     retry_statuses: tuple[int, ...] = ()  # after which the same command is run again
-    has_end: bool = True
-    share: int = 8  # of all kills
+    weight: int = 8  # its share of all kills
 
 
-def forked(work: Callable[[Path], None]) -> Callable[[Path], int]:
-    """Return a function that does the work in a process of its own that has everything imported."""
-
-    def start(folder: Path) -> int:
-        process = os.fork()
-        if process:
-            return process
-        status = 1
-        try:
-            with (folder.parent / "output").open("a") as output:
-                for stream in (1, 2):
-                    os.dup2(output.fileno(), stream)
-            work(folder)
-            status = 0
-        except SystemExit as ended:
-            status = ended.code if isinstance(ended.code, int) else 1
-        finally:
-            os._exit(status)
-
-    return start
+def check_checkpoints(folder: Path) -> None:
+    """Raise unless all checkpoints are intact."""
+    for checkpoint in folder.rglob(CHECKPOINT_FILE):
+        load_tensors(checkpoint)
 
 
-def check_model(load: Callable[[Path], Any]) -> Callable[[Path], None]:
-    """Return a check that the checkpoint and the model in a folder are intact."""
+def start_fork(work: Callable[[Path], None], folder: Path) -> int:
+    """Do the work in a fork of this process, which has everything imported already."""
+    process = os.fork()
+    if process:
+        return process
+    status = 1
+    try:
+        with (folder.parent / "output").open("a") as output:
+            for stream in (1, 2):
+                os.dup2(output.fileno(), stream)
+        work(folder)
+        status = 0
+    except SystemExit as exit_:
+        status = exit_.code if isinstance(exit_.code, int) else 1
+    finally:
+        os._exit(status)
 
-    def check(folder: Path) -> None:
-        for checkpoint in folder.glob(CHECKPOINT):
-            load_tensors(checkpoint)
-        if (folder / MODEL_FILE).exists():
-            load(folder)
 
-    return check
+def check_model(kind: type[Forecaster | SequenceRegressor], folder: Path) -> None:
+    """Raise unless the model, if there is one yet, is intact."""
+    if (folder / MODEL_FILE).exists():
+        kind.load(folder)
 
 
-def model_files(folder: Path) -> Mapping[str, bytes]:
-    """Return the files of a model."""
-    return {file.name: file.read_bytes() for file in folder.glob("*") if file.name != CHECKPOINT}
-
-
-def fit(folder: Path) -> None:
-    """Fit as typed, two series of a few days."""
-    data = folder.parent / "series.csv"
-    app(["fit", str(data), "--horizon", "6", "--lookback", "12", "--cell", "gru", "--out", str(folder), "--resume"])
+def model_bytes(folder: Path) -> bytes:
+    """Return the file of a model."""
+    return (folder / MODEL_FILE).read_bytes()
 
 
 def write_series(folder: Path) -> None:
     """Write two hourly series, a daily wave and noise."""
-    hours, noise = np.arange(200), np.random.default_rng(0)
-    values = {name: np.sin(hours * np.pi / 12) + noise.normal(0, 0.3, len(hours)) for name in "ab"}
-    table = pd.DataFrame({"ds": pd.date_range("2024-01-01", periods=len(hours), freq="h"), **values})
+    hours, generator = np.arange(200), np.random.default_rng(0)
+    series = {name: np.sin(hours * np.pi / 12) + generator.normal(0, 0.3, len(hours)) for name in "ab"}
+    table = pd.DataFrame({"ds": pd.date_range("2024-01-01", periods=len(hours), freq="h"), **series})
     table.to_csv(folder.parent / "series.csv", index=False)
 
 
-def fit_sequences(folder: Path) -> None:
+def fit_forecaster(folder: Path) -> None:
+    """Fit the two series on the command line."""
+    data = folder.parent / "series.csv"
+    app(["fit", str(data), "--horizon", "6", "--lookback", "12", "--cell", "gru", "--out", str(folder), "--resume"])
+
+
+def fit_regressor(folder: Path) -> None:
     """Fit with dropout, which draws random numbers at every step."""
-    noise = np.random.default_rng(0)
-    x = noise.normal(size=(60, 20, 2))
+    x = np.random.default_rng(0).normal(size=(60, 20, 2))
     regressor = SequenceRegressor(
         hidden_size=8, max_epochs=8, epoch_steps=(30, 30), batch_size=16, patience=8, dropout=0.2, random_state=3
     )
     regressor.fit(x, x.sum((1, 2)), checkpoint=folder, resume=True).save(folder)
 
 
-def save_models(folder: Path) -> None:
-    """Save two models over each other, for ever."""
-    models = [Forecaster.load(saved) for saved in sorted(folder.parent.glob("model-*"))]
-    while True:
-        for model in reversed(models):
-            model.save(folder)
-
-
-def make_models(folder: Path) -> None:
-    """Train two models in another process, as one that has trained cannot be forked, and start from the first."""
+def train_two_models(folder: Path) -> None:
+    """Train two models, once, and copy the first to where they will be saved."""
     if not list(folder.parent.glob("model-*")):
         write_series(folder)
-        os.waitpid(forked(_train_models)(folder), 0)
+        os.waitpid(start_fork(_train_models, folder), 0)  # a process that has trained cannot be forked
     shutil.copytree(folder.parent / "model-0", folder, dirs_exist_ok=True)
 
 
 def _train_models(folder: Path) -> None:
     table = pd.read_csv(folder.parent / "series.csv", parse_dates=["ds"])[["ds", "a"]].rename(columns={"a": "y"})
     for seed in (0, 1):
-        quick = Forecaster(12, 24, hidden_size=8, num_waves=2, max_epochs=1, epoch_steps=(5, 5), random_state=seed)
-        quick.fit(table).save(folder.parent / f"model-{seed}")
+        model = Forecaster(12, 24, hidden_size=8, num_waves=2, max_epochs=1, epoch_steps=(5, 5), random_state=seed)
+        model.fit(table).save(folder.parent / f"model-{seed}")
 
 
-def check_saved(folder: Path) -> None:
-    """Raise unless the model is one of the two, and no mixture."""
+def save_two_models(folder: Path) -> None:
+    """Save two models over each other, forever."""
+    models = [Forecaster.load(path) for path in sorted(folder.parent.glob("model-*"))]
+    while True:
+        for model in reversed(models):
+            model.save(folder)
+
+
+def check_saved_model(folder: Path) -> None:
+    """Raise unless the model is one of the two, to the byte."""
     Forecaster.load(folder)
-    data = (folder / MODEL_FILE).read_bytes()
-    if data not in [(saved / MODEL_FILE).read_bytes() for saved in folder.parent.glob("model-*")]:
-        raise LostError("the model is neither of those that were saved")
+    if model_bytes(folder) not in [model_bytes(path) for path in folder.parent.glob("model-*")]:
+        raise DataLossError("the model is neither of the two that were saved")
 
 
 def reproduce_arguments(folder: Path) -> list[str]:
     """Return the arguments of a small experiment that saves checkpoints often."""
-    changed = [word for name, value in TINY.items() for word in ("--set", f"{name}={value}")]
-    return [*ADDING, *changed, "--keep-every", "0.05s", "--replicates", "2", "--results", str(folder)]
+    settings = [argument for name, value in SETTINGS.items() for argument in ("--set", f"{name}={value}")]
+    return [*EXPERIMENT, *settings, "--keep-every", "0.05s", "--replicates", "2", "--results", str(folder)]
 
 
 def reproduce(folder: Path) -> None:
-    """Run as typed, in one process."""
+    """Run the experiment in this process."""
     app([*reproduce_arguments(folder), "--engine", "here"])
 
 
 def start_workers(folder: Path) -> int:
-    """Run as typed, in three processes."""
-    program = [str(Path(sys.executable).with_name("parallelrnn")), *reproduce_arguments(folder), "--workers", "2"]
+    """Start the command with two workers, in a process group of its own."""
+    command = [str(Path(sys.executable).with_name("parallelrnn")), *reproduce_arguments(folder), "--workers", "2"]
     with (folder.parent / "output").open("a") as output:
-        return subprocess.Popen(program, stdout=output, stderr=output, start_new_session=True).pid
+        return subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True).pid
 
 
-def any_of_a_command(process: int) -> int:
-    """Return all processes of a command, its first, or one that it started."""
+def choose_any_process(process: int) -> int:
+    """Return a random choice of the command's process group, its first process, and its workers."""
     children = Path(f"/proc/{process}/task/{process}/children")
     workers = [int(worker) for worker in children.read_text().split()] if children.exists() else []
     return random.choice([-process, process, *workers])
 
 
-def check_results(folder: Path) -> None:
-    """Raise unless results and checkpoints are intact."""
-    RunStore(folder).load("adding")
-    for checkpoint in folder.rglob(CHECKPOINT):
-        load_tensors(checkpoint)
-
-
-def results(folder: Path) -> dict[str, Any]:
-    """Return what experiments produced, without times."""
-    runs = {run.key: run.result for run in RunStore(folder).load("adding")}
+def run_results(folder: Path) -> dict[str, Any]:
+    """Return curves and metrics of all finished runs, without times; raise unless all are intact."""
+    results = {run.key: run.result for run in RunStore(folder).load("adding")}
     return {
         key: [result["curve"], {name: v for name, v in result["metrics"].items() if not name.endswith("seconds")}]
-        for key, result in runs.items()
+        for key, result in results.items()
     }
 
 
 VICTIMS = {
-    "save": Victim(forked(save_models), check_saved, prepare=make_models, has_end=False),
-    "sequences": Victim(forked(fit_sequences), check_model(SequenceRegressor.load), model_files),
-    "fit": Victim(forked(fit), check_model(Forecaster.load), model_files, prepare=write_series),
-    "reproduce": Victim(forked(reproduce), check_results, results),
-    "workers": Victim(start_workers, check_results, results, choose=any_of_a_command, retry_statuses=_RETRY, share=1),
+    "save": Victim(start=partial(start_fork, save_two_models), check=check_saved_model, prepare=train_two_models),
+    "sequences": Victim(
+        start=partial(start_fork, fit_regressor), check=partial(check_model, SequenceRegressor), result=model_bytes
+    ),
+    "fit": Victim(
+        start=partial(start_fork, fit_forecaster),
+        check=partial(check_model, Forecaster),
+        result=model_bytes,
+        prepare=write_series,
+    ),
+    "reproduce": Victim(start=partial(start_fork, reproduce), check=run_results, result=run_results),
+    "workers": Victim(
+        start=start_workers,
+        check=run_results,
+        result=run_results,
+        choose_process=choose_any_process,
+        retry_statuses=_RETRY_STATUSES,
+        weight=1,
+    ),
 }
