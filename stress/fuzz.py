@@ -2,9 +2,9 @@
 
     python stress/fuzz.py --seconds 180 --at-once 2
 
-Each target starts from small valid files. A finding is an error that is not one of ours, a read of more than 5 seconds,
-or more than 2 GB of memory. Inputs that are findings stay in the folder that is named at the end; the table that is
-printed stands in docs/reliability.md.
+Each target starts from small valid files. A finding is an error that is not a documented one raised by our own code, a
+read of more than 5 seconds, or more than 2 GB of memory. Inputs that are findings stay in the folder that is named at
+the end; the table that is printed is in docs/reliability.md.
 
 Needs atheris (CPython from 3.11 on, Linux or macOS): pip install atheris==3.0.0
 """
@@ -42,6 +42,8 @@ COLUMNS = ["reader", "inputs", "seconds in all", "branches reached", "most memor
 
 def fuzz(name: str, seconds: int, folder: Path) -> None:
     """Fuzz one target in this process, which ends with it."""
+    import resource
+
     import atheris
 
     os.nice(5)
@@ -59,7 +61,10 @@ def fuzz(name: str, seconds: int, folder: Path) -> None:
             problem = finding(target, seed, scratch)
             if problem is not None:
                 raise SystemExit(f"{name}: a seed is rejected, {problem}")
-    _limit_memory()
+    statm = Path("/proc/self/statm")
+    if statm.exists():  # make allocations beyond the limit fail, whether or not the memory is touched
+        limit = int(statm.read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE") + MAX_MEMORY * 2**20
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     kinds: set[str] = set()
 
     def read(data: bytes) -> None:
@@ -89,25 +94,16 @@ def fuzz(name: str, seconds: int, folder: Path) -> None:
     atheris.Fuzz()
 
 
-def _limit_memory() -> None:
-    """Make allocations beyond the limit fail, whether or not the memory is touched."""
-    import resource
-
-    statm = Path("/proc/self/statm")
-    if statm.exists():
-        limit = int(statm.read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE") + MAX_MEMORY * 2**20
-        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-
-
 def run(seconds: int, parent: Path, name: str) -> tuple[list[str], list[str]]:
     """Fuzz a target in a process of its own; return its row of the table, and its findings."""
     folder = parent / name
-    began = time.monotonic()
+    start = time.monotonic()
     command = [sys.executable, __file__, "--only", name, "--seconds", str(seconds), "--in-process", str(folder)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(HERE)}
     folder.mkdir(parents=True)
     with (folder / "log").open("wb") as log:
         status = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, env=environment, check=False).returncode
+    seconds_in_all = str(round(time.monotonic() - start))
     text = (folder / "log").read_text(encoding="utf-8", errors="replace")
 
     def last(pattern: str) -> str:
@@ -117,18 +113,14 @@ def run(seconds: int, parent: Path, name: str) -> tuple[list[str], list[str]]:
     findings += [f"{path.name}: timed out, or took too much memory" for path in (folder / "findings").glob("*-*")]
     if status != 0 and not findings:
         findings = [f"the process ended with status {status}: {text[-500:]}"]
-    numbers = [
-        last(r"number_of_executed_units:\s+(\d+)"),
-        str(round(time.monotonic() - began)),
-        last(r"cov: (\d+) ft:"),
-    ]
-    return [name, *numbers, last(r"peak_rss_mb:\s+(\d+)"), str(len(findings))], findings
+    inputs, branches = last(r"number_of_executed_units:\s+(\d+)"), last(r"cov: (\d+) ft:")
+    return [name, inputs, seconds_in_all, branches, last(r"peak_rss_mb:\s+(\d+)"), str(len(findings))], findings
 
 
 def main() -> None:
     """Fuzz; exit with 1 if there are findings."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="+", choices=NAMES, default=NAMES, help="some targets")
+    parser.add_argument("--only", nargs="+", choices=NAMES, default=NAMES, help="targets to fuzz (all)")
     parser.add_argument("--seconds", type=int, default=180, help="for each target (180)")
     parser.add_argument("--at-once", type=int, default=1, help="targets at once, each in a process (1)")
     parser.add_argument("--in-process", type=Path, help=argparse.SUPPRESS)

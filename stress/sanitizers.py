@@ -6,7 +6,7 @@
 `driver`, `threads` and `valgrind` run stress/kernels.c, which calls every kernel at odd sizes on heap memory of exact
 size, under the address and undefined-behaviour sanitizers, the thread sanitizer, and valgrind. `tests` runs the
 kernels' tests in a copy of the package whose library is built with the first two. All instruction sets of the processor
-are covered (under valgrind those that it knows). The table that is printed stands in docs/reliability.md.
+are covered (under valgrind those that it knows). The table that is printed is in docs/reliability.md.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def gcc(*arguments: str) -> str:
 def main() -> None:
     """Run the checks; exit with 1 unless all are clean."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="+", choices=CHECKS, default=list(CHECKS), help="some checks")
+    parser.add_argument("--only", nargs="+", choices=CHECKS, default=list(CHECKS), help="checks to run (all)")
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         for name in parser.parse_args().only:

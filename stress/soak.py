@@ -1,13 +1,12 @@
-"""Does memory stay flat over many steps? Samples resident memory while the same small work is repeated.
+"""Repeat the same small work many times, and check that resident memory stays flat.
 
     python stress/soak.py                    # everything, each part in a process of its own
     python stress/soak.py --only training    # one part
 
-`training` takes as many training steps of a small model as one processor takes of the case S1 of `parallelrnn bench`
-(GRU with an aggregate) in about an hour. `RNN cell`, `LSTM cell` and `GRU cell` take single steps of a cell under
-no_grad; with ` backward` appended, each step with its gradients. `fits` fits a Forecaster to a short series again and
-again. The first tenth of the samples is warm-up; growth is from the median of the first quarter after it to that of the
-last. A part is flat if it grows by at most 1 %. The table that is printed stands in docs/reliability.md.
+`training` trains a small GRU. `fits` fits a Forecaster to a short series again and again. `RNN cell` and so on take
+single steps of a cell under no_grad, `RNN cell with backward` and so on with gradients. The first tenth of the samples
+is warm-up; growth is from the median of the first quarter after it to that of the last. A part is flat if it grows by
+at most 1%. The table that is printed is in docs/reliability.md.
 """
 
 from __future__ import annotations
@@ -45,9 +44,8 @@ def soak(work: Callable[[], object], count: int) -> tuple[int, float]:
 
 def growth(sizes: list[int]) -> float:
     """Return the growth after warm-up, from the first quarter of the samples to the last, relative to the first."""
-    after = sizes[WARM_UP:]
-    quarter = len(after) // 4
-    first, last = statistics.median(after[:quarter]), statistics.median(after[-quarter:])
+    quarter = (len(sizes) - WARM_UP) // 4
+    first, last = statistics.median(sizes[WARM_UP:][:quarter]), statistics.median(sizes[-quarter:])
     return round((last - first) / first, 5)
 
 
@@ -97,11 +95,11 @@ def soak_fits(scale: float) -> tuple[int, float]:
 
 
 PARTS: dict[str, tuple[str, Callable[[float], tuple[int, float]]]] = {
-    "training": ("training steps, as many as an hour has of the case S1", soak_training),
+    "training": ("training steps of a small `ParaGRU`", soak_training),
     "fits": ("fits of a `Forecaster`", soak_fits),
-    **{f"{name} cell": (f"single steps of `Para{name}Cell`", partial(soak_cell, name, False)) for name in CELLS},
     **{
-        f"{name} cell backward": (f"the same of `Para{name}Cell` with backward", partial(soak_cell, name, True))
+        f"{name} cell{suffix}": (f"steps of `Para{name}Cell`{suffix}", partial(soak_cell, name, bool(suffix)))
+        for suffix in ("", " with backward")
         for name in CELLS
     },
 }
@@ -117,16 +115,16 @@ def run(part: str, scale: float) -> tuple[int, float]:
 def main() -> None:
     """Run parts in a process each, so that none inherits memory; exit with 1 if one grows."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), help="some parts")
-    parser.add_argument("--scale", type=float, default=1.0, help="a share of the usual counts (default: 1)")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), help="parts to run (all)")
+    parser.add_argument("--scale", type=float, default=1.0, help="factor of the usual counts (1)")
     arguments = parser.parse_args()
     rows, flat = [], True
     for part in arguments.only:
-        count, grown = in_fresh_process(run, part, arguments.scale)
-        rows.append([PARTS[part][0], f"{count:,}", f"{grown:.3%}"])
-        flat &= grown <= MAX_GROWTH
+        count, increase = in_fresh_process(run, part, arguments.scale)
+        rows.append([PARTS[part][0], f"{count:,}", f"{increase:.3%}"])
+        flat &= increase <= MAX_GROWTH
         print(*rows[-1], sep=", ", flush=True)
-    print(Table(["work", "times", "growth of resident memory"], rows).markdown(), provenance(1), sep="\n\n")
+    print(Table(["work", "repetitions", "growth of resident memory"], rows).markdown(), provenance(1), sep="\n\n")
     raise SystemExit(0 if flat else 1)
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints of an estimator's training and of an experiment's, as trainings resume from them."""
+"""Checkpoints of an estimator and of an experiment; training resumes from them."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from torch import Tensor, nn
 
 from fuzz_targets import grammar
 from fuzz_targets.target import Target
-from fuzz_targets.tensors import NOT_BUILT, Numbers
+from fuzz_targets.tensors import NOT_BUILT, Values
 from parallelrnn.errors import CheckpointError
 from parallelrnn.sequence.data import SequenceBatch
 from parallelrnn.training.checkpoint import FILE, Checkpoint
 from parallelrnn.training.trainer import PassSampler, Trainer, TrainerConfig, make_fabric
 
-_numbers = Numbers()
+_values = Values()
 
 
 class _Ones:
-    """Examples that are all alike."""
+    """A data set of ones."""
 
     def batch(self, rows: Tensor) -> SequenceBatch:
         ones = torch.ones(len(rows), 1)
@@ -51,13 +51,13 @@ def _seeds(folder: Path) -> list[bytes]:
         trainer.resume()  # which makes the folder
         left = iter([False] * (steps - 1))
         trainer.run(should_stop=lambda left=left: next(left, True))  # type: ignore[misc]
-        seeds.append(_numbers.describe(index, folder / str(index) / FILE))
+        seeds.append(_values.describe(index, folder / str(index) / FILE))
     return seeds
 
 
 def _resume(data: bytes, folder: Path) -> None:
     try:
-        trainer = _trainer(folder, _numbers.build(data, folder / FILE))
+        trainer = _trainer(folder, _values.build(data, folder / FILE))
     except NOT_BUILT:
         return
     assert trainer.resume(), "it was written just now"

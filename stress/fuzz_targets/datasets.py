@@ -58,7 +58,7 @@ def _through_file(name: str, read: Callable[[Path], Any], data: bytes, folder: P
 
 
 def _idx(data: bytes, folder: Path) -> None:
-    """Compress half of the inputs first: few mutations of compressed bytes can be decompressed."""
+    """Compress some inputs after they are mutated: few mutations of compressed bytes can be decompressed."""
     packed = gzip.compress(data[1:], 1) if data[:1] == b"\x00" else data[1:]
     _through_file("images.gz", read_idx, packed, folder)
 

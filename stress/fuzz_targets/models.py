@@ -15,7 +15,7 @@ import pandas as pd
 
 from fuzz_targets import grammar
 from fuzz_targets.target import Target
-from fuzz_targets.tensors import NOT_BUILT, Numbers
+from fuzz_targets.tensors import NOT_BUILT, Values
 from parallelrnn import Forecaster, SequenceClassifier, SequenceRegressor, io
 from parallelrnn.errors import ModelFileError
 from parallelrnn.io import MODEL_FILE, json_checksum
@@ -23,7 +23,7 @@ from parallelrnn.io import MODEL_FILE, json_checksum
 _KINDS = (SequenceClassifier, SequenceClassifier, SequenceRegressor)
 _KIND_BY_FORMAT: dict[str, Any] = {f"parallelrnn {kind.__name__}": kind for kind in _KINDS}
 _X = np.random.default_rng(0).normal(size=(12, 6, 2))
-_numbers = Numbers()
+_values = Values()
 _SAVED_BY_0_1_0 = Path(__file__).parents[2] / "tests" / "data" / "0.1.0"
 
 
@@ -51,15 +51,15 @@ def _estimators() -> list[Any]:
     ]
 
 
-def _inputs(fitted: list[Any], folder: Path) -> list[bytes]:
+def _inputs(fit: Callable[[], list[Any]], folder: Path) -> list[bytes]:
     """Return the metadata of each model and the description of its tensors."""
-    saved = [model.save(folder / str(index)) for index, model in enumerate(fitted)]
-    return [_numbers.describe(index, directory / MODEL_FILE) for index, directory in enumerate(saved)]
+    saved = [model.save(folder / str(index)) for index, model in enumerate(fit())]
+    return [_values.describe(index, directory / MODEL_FILE) for index, directory in enumerate(saved)]
 
 
 def _load_built(kinds: tuple[Any, ...], data: bytes, folder: Path) -> None:
     try:
-        kind = kinds[_numbers.build(data, folder / MODEL_FILE)]
+        kind = kinds[_values.build(data, folder / MODEL_FILE)]
     except NOT_BUILT:
         return
     _load_and_use(kind, folder)
@@ -111,14 +111,13 @@ def _load_file(data: bytes, folder: Path) -> None:
     Forecaster.load(folder)
 
 
-def _use(name: str, fit: Callable[[], list[Any]], kinds: tuple[Any, ...]) -> Target:
-    read = partial(_load_built, kinds)
-    return Target(name=name, seeds=lambda folder: _inputs(fit(), folder), read=read, mutate=grammar.mutate)
+def _target(name: str, fit: Callable[[], list[Any]], kinds: tuple[Any, ...]) -> Target:
+    return Target(name=name, seeds=partial(_inputs, fit), read=partial(_load_built, kinds), mutate=grammar.mutate)
 
 
 TARGETS = [
-    _use("forecaster", _forecasters, (Forecaster,) * 3),
-    _use("sequence-estimators", _estimators, _KINDS),
+    _target("forecaster", _forecasters, (Forecaster,) * 3),
+    _target("sequence-estimators", _estimators, _KINDS),
     Target(name="model-bytes", seeds=_file_seeds, read=_load_file, errors=(ModelFileError,)),
     Target(name="model-0.1.0", seeds=_old_seeds, read=_load_old, mutate=grammar.mutate),
 ]

@@ -41,10 +41,6 @@ def _read_csv(data: bytes, folder: Path) -> None:
     _read(data[1:], folder / f"table{kind}")
 
 
-def _read_parquet(data: bytes, folder: Path) -> None:
-    _read(data, folder / "table.parquet")
-
-
 def _read(data: bytes, path: Path) -> None:
     path.write_bytes(data)
     with warnings.catch_warnings():
@@ -57,5 +53,5 @@ def _read(data: bytes, path: Path) -> None:
 
 TARGETS = [
     Target(name="csv", seeds=_csv_seeds, read=_read_csv),
-    Target(name="parquet", seeds=_parquet_seeds, read=_read_parquet),
+    Target(name="parquet", seeds=_parquet_seeds, read=lambda data, folder: _read(data, folder / "table.parquet")),
 ]
