@@ -154,11 +154,11 @@ def test_as_much_given_makes_orders_comparable() -> None:
 
 def test_estimates_at_the_edge_have_no_standard_errors() -> None:
     series = np.diff(np.random.default_rng(1).standard_normal(60))  # differenced for nothing
-    with pytest.warns(UserWarning, match="^ma at the edge"):
+    with pytest.warns(UserWarning, match=r"^ma\b"):
         fitted = ARMA(0, 1).fit(series)
     assert fitted.coefficients.ma[0] == pytest.approx(-1, abs=1e-4)
     assert np.isnan(fitted.standard_errors).all()
-    with pytest.warns(UserWarning, match="did not converge"):  # a unit root
+    with pytest.warns(UserWarning, match="function evaluations"):  # scipy, at a unit root
         ARMA(1, 0).fit(np.arange(9.0))
 
 

@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from parallelrnn import Forecaster, forecast_modes
-from parallelrnn.errors import ArgumentError, NotFittedError, TableError
+from parallelrnn.errors import ArgumentError, InputWarning, NotFittedError, TableError
 from tests.forecast.small import wide
-from tests.support import raises
+from tests.support import raises, warns
 from tests.training.samples import hourly, quick
 
 
@@ -221,7 +221,7 @@ def test_a_constant_series_stays_constant() -> None:
 def test_gaps_are_filled_with_a_warning(df: pd.DataFrame) -> None:
     holes = df.copy()
     holes.loc[[50, 51, 500], "y"] = np.nan
-    with pytest.warns(UserWarning, match="4 values missing in 2 series"):
+    with warns(InputWarning, "4 values", "2 series"):
         quick().fit(holes.drop(index=310))
     with raises(TableError, "'a'", "'y'"):
         quick(missing="error").fit(holes)
@@ -287,7 +287,7 @@ def test_series_that_are_too_short_are_rejected(df: pd.DataFrame) -> None:
 
 
 def test_short_series_are_learned_from_with_a_word_of_warning(df: pd.DataFrame) -> None:
-    with pytest.warns(UserWarning, match="validation part"):
+    with warns(InputWarning, "calibrated"):
         forecaster = quick().fit(df.groupby("unique_id").head(24))
     assert np.isfinite(forecaster.predict()["yhat"]).all()
 
@@ -310,7 +310,7 @@ def test_what_fills_a_gap_tells_nothing_of_what_came_after_it() -> None:
     other = table.assign(y=np.where(table.index > 393, 1000.0, table["y"]))
     frames = []
     for data in (table, other):
-        with pytest.warns(UserWarning, match="14 values missing"):
+        with warns(InputWarning, "14 values"):
             tests = quick(horizon=10).cross_validation(data, n_windows=1, level=[80], val_size=60)
         frames.append(tests.drop(columns="y"))
     pd.testing.assert_frame_equal(*frames)

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parallelrnn import Forecaster
-from parallelrnn.errors import TableError
+from parallelrnn.errors import InputWarning, TableError
 from parallelrnn.forecast.data import Columns, Panel, read_panel
 from tests.forecast.small import LONG, ONE
-from tests.support import raises
+from tests.support import raises, warns
 
 WIDE = Columns(targets=("y", "z"))
 nan = np.nan
@@ -130,7 +130,7 @@ def test_notes_count_all_and_name_the_worst() -> None:
 
 def test_notes_become_warnings_at_the_line_of_the_user() -> None:
     table = daily([1.0, nan, 3.0, nan])
-    with pytest.warns(UserWarning, match="in series 'y'") as caught:
+    with warns(InputWarning, "'y'") as caught:
         panel = Forecaster(1).read(table)
     assert [str(warning.message) for warning in caught] == list(panel.notes)
     assert [warning.filename for warning in caught] == [__file__] * 2

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 import torch
 
+from parallelrnn.errors import InputWarning
 from parallelrnn.forecast.data import Series
 from parallelrnn.forecast.fitting import split_windows
 from parallelrnn.forecast.windows import CovariateScaler, Cycle, SeriesScaler, WindowDataset
 from tests.forecast.small import make_dataset, make_series
+from tests.support import warns
 
 LOOKBACK, HORIZON = 5, 3
 
@@ -115,6 +116,6 @@ def test_a_short_series_begins_within_its_windows() -> None:
 
 
 def test_without_a_validation_part_training_windows_validate() -> None:
-    with pytest.warns(UserWarning, match="validation part"):
+    with warns(InputWarning, "calibrated"):
         split = split_windows(make_dataset(10, 4, make_series(np.arange(20))), [20])
     assert torch.equal(split.training, split.validation)

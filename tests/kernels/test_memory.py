@@ -144,7 +144,7 @@ def test_a_forked_process_has_memory_of_its_own() -> None:
 def test_without_memory_it_says_how_much_was_wanted_and_continues() -> None:
     pool = Pool()
     tensor = pool.empty(SHAPE, torch.float32)
-    with pytest.raises(MemoryError, match=r"not enough memory for a tensor of \d+ bytes"):
+    with pytest.raises(MemoryError, match=f"{1 << 62} bytes"):
         pool.empty((1 << 60,), torch.float32)
     assert pool.used == pool.most_used == 2 * LARGE
     del tensor

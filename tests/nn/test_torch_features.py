@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.utils.rnn import PackedSequence, pack_sequence, pad_packed_sequence
 
 from parallelrnn import ParaGRU, ParaLSTM, ParaRNN
-from tests.support import TWINS, as_tuple, dense_twin, random_state
+from tests.support import TWINS, as_tuple, dense_twin, random_state, warns
 
 LAYERS = [ParaRNN, ParaLSTM, ParaGRU]
 FLOAT64 = {"rtol": 1e-11, "atol": 1e-12}
@@ -120,7 +120,7 @@ def test_dropout_lies_between_layers_and_only_in_training() -> None:
     assert not torch.equal(h_n[0], other_h_n[0])
     assert torch.equal(output[-1], h_n[1])  # and nothing is dropped after the last layer
     assert torch.equal(layer.eval()(x)[0], layer(x)[0])
-    with pytest.warns(UserWarning, match=r"dropout=0\.5 .* num_layers"):
+    with warns(UserWarning, "dropout=0.5", "num_layers"):
         ParaLSTM(3, 8, dropout=0.5)
 
 
