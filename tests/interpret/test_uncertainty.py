@@ -28,7 +28,7 @@ from tests.support import raises
 
 
 def modes_of(value: complex) -> ForecastModes:
-    return ForecastModes((Mode(1, complex(value)),), "", Step())
+    return ForecastModes(rows=(Mode(order=1, eigenvalue=complex(value)),), where="", time=Step())
 
 
 def wave(period: float, half_life: float) -> np.ndarray:

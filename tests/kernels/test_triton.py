@@ -37,7 +37,7 @@ CELLS = ("RNN_TANH", "LSTM", "GRU")
 TOL = {torch.float32: (1e-6, 1e-5), torch.float64: (1e-14, 1e-13)}
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Problem:
     """The arguments of a recurrence, and the gradients that come back to it."""
 
@@ -96,15 +96,15 @@ def problem(
     # From a full sequence down to an empty one, and over again.
     real = torch.tensor([max(0, steps - 2 * (row % 3)) for row in range(batch)], device=DEVICE)
     return Problem(
-        mode,
-        random(steps, batch, gates * hidden_size),
-        random(gates, num_blocks, block_size, block_size, scale=0.7 / block_size**0.5),
-        random(gates * hidden_size) if bias else None,
-        tuple(random(batch, hidden_size) for _ in range(NUM_STATES[mode])),
-        real if lengths else None,
-        reverse,
-        random(steps, batch, hidden_size),
-        tuple(random(batch, hidden_size) for _ in range(NUM_STATES[mode])),
+        mode=mode,
+        u=random(steps, batch, gates * hidden_size),
+        recurrent=random(gates, num_blocks, block_size, block_size, scale=0.7 / block_size**0.5),
+        recurrent_bias=random(gates * hidden_size) if bias else None,
+        state=tuple(random(batch, hidden_size) for _ in range(NUM_STATES[mode])),
+        lengths=real if lengths else None,
+        reverse=reverse,
+        grad_output=random(steps, batch, hidden_size),
+        grad_final=tuple(random(batch, hidden_size) for _ in range(NUM_STATES[mode])),
     )
 
 

@@ -31,7 +31,8 @@ def operator(mode: str, suffix: str = "") -> Any:
 
 def arguments(mode: str, block_size: int = 2, inputs: int = 3, dtype: torch.dtype = torch.float64) -> dict[str, Any]:
     """Those of an operator, by name: 7 steps of 5 sequences, 3 blocks."""
-    x, weights, state, lengths = Case(mode, block_size, dtype, inputs=inputs, packed=True).tensors()
+    case = Case(mode=mode, block_size=block_size, dtype=dtype, inputs=inputs, packed=True)
+    x, weights, state, lengths = case.tensors()
     tensors = (x, *weights[:4], state[0], state[1] if len(state) > 1 else None, lengths)
     named = {name: None if t is None else t.detach() for name, t in zip(TENSORS, tensors, strict=True)}
     return {**named, "mode": mode, "reverse": False, "backend": "cpu"}
@@ -152,7 +153,7 @@ def test_missing_and_additional_tensors_are_rejected() -> None:
 
 
 def test_plain_calls_are_validated_too() -> None:
-    x, weights, state, lengths = Case("GRU", 2, torch.float32, packed=True).tensors()
+    x, weights, state, lengths = Case(mode="GRU", dtype=torch.float32, packed=True).tensors()
     double = torch.ones(18).double()
     for argument, call in (
         ("x", lambda: recurrence("GRU", x[..., :2], weights, state)),
@@ -191,7 +192,7 @@ def test_no_block_and_no_unit_are_rejected(mode: str, empty: str) -> None:
 @pytest.mark.parametrize("block_size", [2, 20])
 def test_no_inputs_at_all(mode: str, block_size: int) -> None:
     """Blocks that run by themselves."""
-    x, weights, state, _ = Case(mode, block_size, torch.float64, inputs=0).tensors()
+    x, weights, state, _ = Case(mode=mode, block_size=block_size, inputs=0).tensors()
     results = []
     for backend in ("cpu", "reference"):
         output, _ = recurrence(mode, x, weights, state, backend=backend)
@@ -245,7 +246,7 @@ def test_sizes_that_no_memory_has() -> None:
 def test_what_is_not_finite_in_weights_and_state_spreads_as_in_the_reference(
     mode: str, value: float, where: str
 ) -> None:
-    x, weights, state, _ = Case(mode, 3, torch.float64).tensors()
+    x, weights, state, _ = Case(mode=mode, block_size=3).tensors()
     weights, state = Weights(*(None if w is None else w.detach() for w in weights)), tuple(s.detach() for s in state)
     {"recurrent": weights.recurrent, "input": weights.input, "state": state[0]}[where].view(-1)[1] = value
     ours, theirs = (recurrence(mode, x, weights, state, backend=name)[0] for name in ("cpu", "reference"))
@@ -254,7 +255,7 @@ def test_what_is_not_finite_in_weights_and_state_spreads_as_in_the_reference(
 
 def test_layers_of_another_width_are_not_streamed() -> None:
     """The output has the width of the state; a wider layer would write beyond it."""
-    x, weights, state, _ = Case("GRU", 2, torch.float64, num_blocks=30).tensors()
+    x, weights, state, _ = Case(mode="GRU", num_blocks=30).tensors()
     with torch.no_grad(), raises(TensorError, "(1, 5, 60)", "(1, 5, 4)", argument="state"):
         stream("GRU", x, [weights], (state[0][None, :, :4],))
 

@@ -146,7 +146,7 @@ def read_panel(
     data = {name: _read_numbers(frame, name)[rows.order] for name in columns.all if name not in columns.keys}
     _check_range(data, rows)
 
-    gaps = MissingValues(missing, columns.targets, columns.past)
+    gaps = MissingValues(policy=missing, targets=columns.targets, past=columns.past)
     series: list[Series] = []
     for name, own in rows.groups.items():
         local = {key: values[own] for key, values in data.items()}

@@ -195,12 +195,12 @@ def test_a_model_that_leaves_all_bounds() -> None:
     ],
 )
 def test_modes_have_names_that_people_use(order: int, eigenvalue: complex, words: str) -> None:
-    assert phrase(Mode(order, complex(eigenvalue)), Step.of("h")) == words
+    assert phrase(Mode(order=order, eigenvalue=complex(eigenvalue)), Step.of("h")) == words
 
 
 def test_no_more_than_all_is_explained() -> None:
-    rows = (Mode(1, 0.9 + 0.1j, share=1.4), Mode(1, 0.5 + 0j, share=-0.4))
-    reading = replace(read(planted((24, 0.98)), noise()), modes=ForecastModes(rows, "", Step()))
+    rows = (Mode(order=1, eigenvalue=0.9 + 0.1j, share=1.4), Mode(order=1, eigenvalue=0.5 + 0j, share=-0.4))
+    reading = replace(read(planted((24, 0.98)), noise()), modes=ForecastModes(rows=rows, where="", time=Step()))
     assert "100%" in lead(reading)[0]
     assert "cancel" in lead(reading)[0]
 

@@ -20,7 +20,7 @@ SHA256 = hashlib.sha256(DATA).hexdigest()
 
 
 def source(web: Web, sha256: str | None = SHA256) -> Source:
-    return Source("ett/small.csv", sha256, f"{web.address}/small.csv")
+    return Source(path="ett/small.csv", sha256=sha256, url=f"{web.address}/small.csv")
 
 
 def put(path: Path, data: bytes = DATA) -> Path:
@@ -91,7 +91,7 @@ def test_without_a_network_it_says_what_to_put_where(
     cache: Path, with_own: bool, request: pytest.FixtureRequest
 ) -> None:
     directory = request.getfixturevalue("own") if with_own else cache
-    missing = Source("ett/small.csv", SHA256, "http://127.0.0.1:9/small.csv")  # nobody listens there
+    missing = Source(path="ett/small.csv", sha256=SHA256, url="http://127.0.0.1:9/small.csv")  # nobody listens there
     with raises(DatasetError, "small.csv", f"{missing.url} and put it at {directory / missing.path}") as error:
         locate(missing)
     assert ("PARALLELRNN_DATA" in str(error.value)) == (not with_own)
@@ -109,7 +109,7 @@ def test_an_address_that_leads_to_an_open_way_is_rejected(web: Web, cache: Path,
 
 
 def test_what_cannot_be_downloaded_says_where_people_find_it(cache: Path) -> None:
-    missing = Source("wth/WTH.csv", None, None, home="https://example.org/page")
+    missing = Source(path="wth/WTH.csv", home="https://example.org/page")
     with raises(DatasetError, "https://example.org/page", cache / "wth/WTH.csv"):
         locate(missing)
 
@@ -157,7 +157,8 @@ def test_a_file_is_taken_out_of_its_archive(
     web: Web, cache: Path, form: str, place: str, request: pytest.FixtureRequest
 ) -> None:
     data = zipped(a=DATA, b=b"other") if form == "zip" else tarred("folder/a.ts", DATA)
-    packed = Source("uea/a.ts", SHA256, f"{web.address}/set.{form}", "a.ts", hashlib.sha256(data).hexdigest())
+    checksums = {"sha256": SHA256, "archive_sha256": hashlib.sha256(data).hexdigest()}
+    packed = Source(path="uea/a.ts", url=f"{web.address}/set.{form}", member="a.ts", **checksums)
     if place == "own":
         put(request.getfixturevalue("own") / f"uea/set.{form}", data)
         assert find(packed) == cache / "uea/a.ts"
@@ -182,7 +183,7 @@ def test_a_file_is_taken_out_of_its_archive(
 )
 def test_a_bad_archive_is_rejected(web: Web, own: Path, cache: Path, data: bytes, fact: str) -> None:
     put(web.folder / "set.zip", data)
-    packed = Source("uea/a.ts", SHA256, f"{web.address}/set.zip", "a.ts")
+    packed = Source(path="uea/a.ts", sha256=SHA256, url=f"{web.address}/set.zip", member="a.ts")
     with raises(DatasetError, fact, own / "uea/set.zip"):
         locate(packed)
     assert files(cache) == []  # so that the next attempt asks again
@@ -195,7 +196,7 @@ def test_a_bad_archive_is_rejected(web: Web, own: Path, cache: Path, data: bytes
 
 
 def test_of_several_forms_the_first_at_hand_is_taken(web: Web, own: Path, cache: Path) -> None:
-    forms = source(web), Source("ett/small.csv.xz", None, None)
+    forms = source(web), Source(path="ett/small.csv.xz")
     put(web.folder / "small.csv")
     assert locate(*forms) == cache / "ett/small.csv"  # only one can be downloaded
     packed = put(own / "ett/small.csv.xz")
