@@ -124,7 +124,7 @@ def zeros_of(layer: ParaRNN) -> int:
 
 
 @pytest.mark.parametrize("p", [2, 4, 13])
-def test_what_an_autoregression_has_more_terms_is_forgotten_at_once(p: int) -> None:
+def test_extra_autoregressive_terms_are_forgotten_at_once(p: int) -> None:
     layer = from_arma([0.9 / p] * p, [0.5])
     (feature,) = (feature for feature in recurrence_features(layer) if feature.eigenvalue != 0)
     assert feature.eigenvalue == pytest.approx(-0.5)

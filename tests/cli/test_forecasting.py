@@ -126,10 +126,10 @@ def test_times_are_parsed_as_people_write_them(csv: Path, tmp_path: Path) -> Non
     assert expected.splitlines()[1].startswith("2024-01-17 16:00:00,")
     table.tail(60).assign(date=table["date"].dt.strftime(time_format)).to_csv(later, index=False)
     guessed = run("forecast", model, "--data", later)
-    given = run("forecast", model, "--data", later, "--time-format", time_format)
-    assert guessed.stdout == given.stdout == expected
+    forecast = run("forecast", model, "--data", later, "--time-format", time_format)
+    assert guessed.stdout == forecast.stdout == expected
     assert repr(time_format) in guessed.stderr
-    assert not given.stderr
+    assert not forecast.stderr
     assert "--time-format" in run("forecast", model, "--data", later, "--time-format", "%Y", code=3).output
 
 

@@ -130,7 +130,7 @@ def test_a_file_in_place_of_the_folder_is_rejected_before_any_run(tmp_path: Path
         (["--engine", "slurm"], ["--engine", "'slurm'"], 2),
     ],
 )
-def test_what_cannot_be_run_is_rejected(tmp_path: Path, words: list[str], facts: list[str], status: int) -> None:
+def test_invalid_requests_are_rejected(tmp_path: Path, words: list[str], facts: list[str], status: int) -> None:
     rejected = reproduce("adding", *words, "--results", str(tmp_path))
     assert rejected.exit_code == status
     for fact in facts:

@@ -53,7 +53,7 @@ def test_the_first_days_of_months_are_ambiguous() -> None:
         pd.Series([None, None], dtype=object),
     ],
 )
-def test_what_needs_no_guess_stays_as_it_is(column: pd.Series) -> None:
+def test_unambiguous_dates_are_left_alone(column: pd.Series) -> None:
     times, note = parse_times(column, None)
     assert note is None
     assert times is column

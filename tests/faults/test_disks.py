@@ -82,7 +82,7 @@ def test_all_commits_of_a_run_are_remembered(tmp_path: Path, monkeypatch: pytest
     assert runs.commits(tmp_path) == ["first", "second"]
 
 
-def test_the_command_says_so_and_the_model_before_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_reports_it_and_keeps_the_older_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data, model = tmp_path / "series.csv", tmp_path / "model"
     hourly(ids=("a",)).to_csv(data, index=False)
     quick(max_epochs=1).fit(hourly()).save(model)
@@ -96,7 +96,7 @@ def test_the_command_says_so_and_the_model_before_is_there(tmp_path: Path, monke
     Forecaster.load(model)
 
 
-def test_where_nothing_can_be_written_is_said_before_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unwritable_path_is_reported_before_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = tmp_path / "series.csv"
     hourly(ids=("a",)).to_csv(data, index=False)
     made = quick(12)

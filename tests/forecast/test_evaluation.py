@@ -75,7 +75,7 @@ def test_a_test_part_that_leaves_nothing_is_rejected(df: pd.DataFrame) -> None:
         evaluate([forecaster], forecaster.read(df), 495, None)
 
 
-def test_intervals_are_calibrated_on_what_was_known_before() -> None:
+def test_intervals_are_calibrated_on_earlier_values() -> None:
     """The last of five forecasts, made one step before, is known in its first step; the one before it in two."""
     known = ~known_residuals(torch.zeros(5, 4, 1)).isnan()[..., 0]
     assert known.tolist() == [[ahead <= 5 - row for ahead in range(1, 5)] for row in range(5)]

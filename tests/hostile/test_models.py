@@ -197,7 +197,7 @@ def test_metadata_has_the_numbers_of_json_alone(value: float) -> None:
 
 
 @pytest.mark.parametrize("text", [NESTED, '{"format": ' * 100_000, '{"format": NaN}', '"\\ud800"', "null", "\x00"])
-def test_a_manifest_of_0_1_0_that_is_none_is_rejected(tmp_path: Path, text: str) -> None:
+def test_a_damaged_manifest_of_0_1_0_is_rejected(tmp_path: Path, text: str) -> None:
     (tmp_path / "model.json").write_text(text)
     with raises(ModelFileError, "model.json"):
         load(tmp_path)

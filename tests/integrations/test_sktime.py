@@ -215,7 +215,7 @@ def test_an_explanation_is_of_the_newest_data() -> None:
     np.testing.assert_array_equal(components["yhat"], forecaster.predict())
 
 
-def test_what_has_come_is_not_forecast_and_not_fitted_for() -> None:
+def test_past_steps_are_neither_forecast_nor_fitted() -> None:
     y = hours(300)
     forecaster = ParaForecaster(**QUICK).fit(y[:290], fh=ForecastingHorizon(y.index[290:293], is_relative=False))
     forecaster.update(y[290:], update_params=False)

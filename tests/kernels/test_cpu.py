@@ -116,8 +116,8 @@ def test_a_graph_can_be_used_twice_and_gives_the_same_bits(mode: str, inputs: in
     first = torch.autograd.grad(loss, leaves, retain_graph=True)
     for a, b in zip(first, torch.autograd.grad(loss, leaves, retain_graph=True), strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=0)
-    again, _ = recurrence(mode, x, weights, state, backend="cpu")
-    torch.testing.assert_close(again, output, rtol=0, atol=0)
+    repeated, _ = recurrence(mode, x, weights, state, backend="cpu")
+    torch.testing.assert_close(repeated, output, rtol=0, atol=0)
     doubled = torch.autograd.grad(2 * loss, leaves)
     for a, b in zip(first, doubled, strict=True):
         torch.testing.assert_close(2 * a, b)
@@ -259,7 +259,7 @@ def test_a_stack_streamed_is_its_layers_one_after_the_other(
     assert not can_stream("auto", x, [first, second], states)
 
 
-def test_a_chunk_holds_so_many_bytes_and_never_few_rows() -> None:
+def test_a_chunk_has_a_fixed_size_and_never_few_rows() -> None:
     assert cpu.chunk_rows(512, torch.float32) * 512 * 4 == cpu.CHUNK_BYTES
     assert cpu.chunk_rows(512, torch.float64) * 512 * 8 == cpu.CHUNK_BYTES
     assert cpu.chunk_rows(1 << 20, torch.float32) == cpu.FEWEST_ROWS
@@ -303,7 +303,7 @@ def test_a_named_backend_is_used_or_says_why_not(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("block_size", [2, 3, 6, 20])
 @pytest.mark.parametrize("value", [float("inf"), float("nan")])
-def test_what_is_not_finite_spreads_as_in_the_reference(mode: str, block_size: int, value: float) -> None:
+def test_non_finite_values_spread_as_in_the_reference(mode: str, block_size: int, value: float) -> None:
     case = Case(mode=mode, block_size=block_size, num_blocks=3)
     x, weights, state, _ = case.tensors()
     with torch.no_grad():

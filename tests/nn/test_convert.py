@@ -101,7 +101,7 @@ def test_an_ill_conditioned_transform_is_reported() -> None:
         from_torch(dense, block_size=[4])  # whole blocks lose nothing
 
 
-def test_what_has_no_blocks_is_rejected() -> None:
+def test_modules_without_blocks_are_rejected() -> None:
     dense = linear_rnn(4)
     with torch.no_grad():
         dense.weight_hh_l0.copy_(

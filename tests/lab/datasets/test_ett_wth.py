@@ -138,7 +138,7 @@ def test_windows_that_do_not_fit_are_rejected() -> None:
         small.windows("train", 25, 1)
 
 
-def test_standardised_as_scikit_learn_has_it() -> None:
+def test_standardised_as_by_scikit_learn() -> None:
     small = table()
     small.values[:, 1] = 4  # a constant column
     expected = StandardScaler().fit(small.values[:20]).transform(small.values)

@@ -65,7 +65,7 @@ def test_a_download_is_kept(web: Web, cache: Path, sha256: str | None) -> None:
         path = locate(source(web, sha256))
         assert path == cache / "ett/small.csv"
         assert path.read_bytes() == DATA
-    assert web.asked == ["/small.csv"]
+    assert web.requests == ["/small.csv"]
     assert files(cache) == [path]
 
 
@@ -104,11 +104,11 @@ def test_an_address_that_leads_to_an_open_way_is_rejected(web: Web, cache: Path,
     web.led["/small.csv"] = elsewhere
     with raises(DatasetError, "/other.csv", "not https"):
         locate(source(web))
-    assert web.asked == ["/small.csv"]
+    assert web.requests == ["/small.csv"]
     assert files(cache) == []
 
 
-def test_what_cannot_be_downloaded_says_where_people_find_it(cache: Path) -> None:
+def test_a_source_without_an_address_names_its_home_page(cache: Path) -> None:
     missing = Source(path="wth/WTH.csv", home="https://example.org/page")
     with raises(DatasetError, "https://example.org/page", cache / "wth/WTH.csv"):
         locate(missing)
@@ -119,7 +119,7 @@ def test_without_pooch_it_says_how_to_install_it(web: Web, monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "pooch", None)
     with raises(DatasetError, "pooch", "pip install"):
         locate(source(web))
-    assert web.asked == []
+    assert web.requests == []
 
 
 def test_ones_own_file_comes_first_and_needs_no_pooch(
@@ -130,7 +130,7 @@ def test_ones_own_file_comes_first_and_needs_no_pooch(
     assert locate(source(web)) == cache / "ett/small.csv"
     mine = put(own / "ett/small.csv")
     assert locate(source(web)) == mine
-    assert web.asked == []
+    assert web.requests == []
 
 
 def test_a_damaged_file_of_ones_own_is_named(web: Web, own: Path) -> None:
@@ -138,13 +138,11 @@ def test_a_damaged_file_of_ones_own_is_named(web: Web, own: Path) -> None:
     mine = put(own / "ett/small.csv", b"half of i")
     with raises(DatasetError, mine, SHA256):
         locate(source(web))
-    assert web.asked == []
+    assert web.requests == []
 
 
 @pytest.mark.parametrize("name", ["nowhere", "small.csv"])
-def test_a_directory_that_is_none_is_named(
-    web: Web, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bad_data_directory_is_named(web: Web, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     put(tmp_path / "small.csv")
     monkeypatch.setenv("PARALLELRNN_DATA", str(tmp_path / name))
     with raises(DatasetError, "PARALLELRNN_DATA", tmp_path / name):
@@ -166,7 +164,7 @@ def test_a_file_is_taken_out_of_its_archive(
     path = locate(packed)
     assert path == cache / "uea/a.ts"
     assert path.read_bytes() == DATA
-    assert web.asked == ([f"/set.{form}"] if place == "web" else [])
+    assert web.requests == ([f"/set.{form}"] if place == "web" else [])
 
 
 @pytest.mark.parametrize(

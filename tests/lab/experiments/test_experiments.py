@@ -76,8 +76,8 @@ def test_tradeoff() -> None:
 
 def test_speed() -> None:
     ((_, outcome),) = outcomes("speed", {}, {"rounds": "2"}).values()
-    for who in ("1", "2", "128", "torch.nn.RNN"):
-        forward, backward, total = (outcome.metrics[f"{who} {what} mean"] for what in ("forward", "backward", "total"))
+    for size in ("1", "2", "128", "torch.nn.RNN"):
+        forward, backward, total = (outcome.metrics[f"{size} {part} mean"] for part in ("forward", "backward", "total"))
         assert total == pytest.approx(forward + backward)
         assert min(forward, backward) > 0
 
