@@ -109,11 +109,8 @@ def test_an_unwritable_path_is_reported_before_training(tmp_path: Path, monkeypa
 
 @pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="there is no device that is always full")
 def test_a_device_is_written_to_and_stays_one() -> None:
-    with raises(OSError, errno=errno.ENOSPC, filename="/dev/full") as raised:
+    with raises(OSError, errno=errno.ENOSPC, filename="/dev/full"):
         write_text("/dev/full", "text")
-    assert (
-        os_error_sentence(raised.value) == "/dev/full: no space left on device; free some space, or give another path"
-    )
     assert stat.S_ISCHR(Path("/dev/full").stat().st_mode)
     assert write_text("/dev/null", "text") == Path("/dev/null")
     assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)

@@ -68,9 +68,7 @@ def test_unit_and_time_of_day_do_not_matter(freq: str, unit: Any, clock: str) ->
 
 @settings(deadline=None)
 @given(
-    step=st.sampled_from([1, 5, 1000]),
-    start=st.integers(-(10**9), 10**9),
-    gaps=st.sets(st.integers(1, 38), max_size=6),
+    step=st.sampled_from([1, 5, 1000]), start=st.integers(-(10**9), 10**9), gaps=st.sets(st.integers(1, 38), max_size=6)
 )
 def test_of_integers(step: int, start: int, gaps: set[int]) -> None:
     stamps = pd.RangeIndex(start, start + 40 * step, step).delete(sorted(gaps))

@@ -82,10 +82,8 @@ def test_every_cell_and_block_size(
 @pytest.mark.usefixtures("fresh_memory_is_nan")
 def test_any_division_among_threads(mode: str, count: int, batch: int, num_blocks: int, threads: Any) -> None:
     threads(count)
-    for block_size in (2, 3, 12):
-        for packed in (False, True):
-            shape = {"block_size": block_size, "batch": batch, "num_blocks": num_blocks}
-            assert_like_reference(Case(mode=mode, **shape, packed=packed))
+    for block_size, packed in [(2, False), (2, True), (3, False), (3, True), (12, False), (12, True)]:
+        assert_like_reference(Case(mode=mode, block_size=block_size, batch=batch, num_blocks=num_blocks, packed=packed))
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -96,10 +96,9 @@ def test_a_training_that_was_cut_off_resumes_to_the_same_bits(
 def test_a_checkpoint_of_another_training_is_rejected(tmp_path: Path) -> None:
     df = hourly()
     first = quick().fit(df, checkpoint=tmp_path)
-    with raises(CheckpointError, tmp_path / FILE, "data", "arguments"):
-        quick(random_state=1).fit(df, checkpoint=tmp_path, resume=True)
-    with raises(CheckpointError, tmp_path / FILE, "data", "arguments"):
-        quick().fit(df.assign(y=df["y"] + 1), checkpoint=tmp_path, resume=True)
+    for forecaster, table in ((quick(random_state=1), df), (quick(), df.assign(y=df["y"] + 1))):
+        with raises(CheckpointError, tmp_path / FILE, "data", "arguments"):
+            forecaster.fit(table, checkpoint=tmp_path, resume=True)
     data = (tmp_path / FILE).read_bytes()
     (tmp_path / FILE).write_bytes(data[:20])
     with raises(CheckpointError, FILE, "checksum", hint="delete it to start over"):
