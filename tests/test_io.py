@@ -198,7 +198,7 @@ def test_a_model_is_saved_into_a_directory_or_to_a_file(tmp_path: Path, name: st
 @pytest.mark.parametrize(
     ("kind", "version", "facts"),
     [
-        ("other", 2, ["model.safetensors", "no model"]),
+        ("other", 2, ["model.safetensors", "a other", "a model"]),
         ("model", 3, ["model.safetensors", "version 3", "version 2", "pip install --upgrade"]),
         ("model", 1, ["model.safetensors", "version 1", "version 2", "install the release that wrote it"]),
         ("model", "new", ["model.safetensors", "version 'new'", "version 2"]),
@@ -213,8 +213,12 @@ def test_models_of_other_kinds_and_versions_are_rejected(
 
 
 def test_a_directory_without_a_model_is_named(tmp_path: Path) -> None:
-    with raises(ModelFileError, tmp_path):
+    hint = "give the directory that save or parallelrnn fit wrote"
+    with raises(ModelFileError, tmp_path, hint=hint):
         number_of(tmp_path)
+    (tmp_path / "file").touch()
+    with raises(ModelFileError, problem=f"{tmp_path / 'file'} is a file", hint=hint):
+        number_of(tmp_path / "file")
 
 
 def test_missing_tensors_are_an_error_of_the_file(tmp_path: Path) -> None:

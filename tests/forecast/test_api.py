@@ -281,9 +281,14 @@ def test_series_that_are_too_short_are_rejected(df: pd.DataFrame) -> None:
         quick().fit(df.groupby("unique_id").head(12))
     with raises(ArgumentError, "12", argument="val_size", got=5):
         quick().fit(df, val_size=5)
+    with raises(ArgumentError, "400", argument="val_size", got=400):
+        quick().fit(df, val_size=400)
+    daily = pd.DataFrame({"ds": pd.date_range("2024-01-01", periods=40), "y": 1.0})
+    with raises(TableError, "40 observed", "937 steps", "freq="), pytest.warns(UserWarning, match="missing"):
+        quick().fit(daily, freq="h")
     with raises(TableError, "400 steps", "40 windows", "n_windows="):
         quick().cross_validation(df, n_windows=40)
-    with raises(ArgumentError, argument="resume"):
+    with raises(ArgumentError, argument="resume", problem="there is no checkpoint to resume from"):
         quick().fit(df, resume=True)
 
 

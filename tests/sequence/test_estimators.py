@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from parallelrnn import SequenceClassifier, SequenceRegressor
-from parallelrnn.errors import ArgumentError, ModelFileError
+from parallelrnn.errors import ArgumentError, CheckpointError, ModelFileError
 from parallelrnn.io import MODEL_FILE
 from tests.support import raises
 
@@ -117,6 +117,8 @@ def test_an_interrupted_training_resumes_to_the_bit(tmp_path: Path) -> None:
     x, y = ragged(), np.arange(30.0)
     uninterrupted = SequenceRegressor(**QUICK).fit(x, y)
     SequenceRegressor(**QUICK, max_time=1e-9).fit(x, y, checkpoint=tmp_path)  # one epoch
+    with raises(CheckpointError, tmp_path, "other data or other arguments"):
+        SequenceRegressor(**QUICK).fit(x, y**2, checkpoint=tmp_path, resume=True)
     resumed = SequenceRegressor(**QUICK).fit(x, y, checkpoint=tmp_path, resume=True)
     np.testing.assert_array_equal(resumed.predict(x), uninterrupted.predict(x))
 
@@ -194,7 +196,7 @@ def test_wrong_arguments_are_rejected(argument: str, value: Any) -> None:
 def test_a_checkpoint_needs_a_seed(tmp_path: Path) -> None:
     with raises(ArgumentError, argument="random_state", got=None):
         SequenceRegressor(**{**QUICK, "random_state": None}).fit(ragged(), np.arange(30.0), checkpoint=tmp_path)
-    with raises(ArgumentError, "checkpoint"):
+    with raises(ArgumentError, argument="resume", problem="there is no checkpoint to resume from"):
         SequenceRegressor(**QUICK).fit(ragged(), np.arange(30.0), resume=True)
 
 

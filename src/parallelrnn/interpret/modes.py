@@ -47,7 +47,7 @@ class ForecastModes(Table[Mode]):
     """The forecast modes of a model."""
 
     name: ClassVar[str] = "Forecast modes"
-    subtitle: ClassVar[str] = "the cycles that the model believes in"
+    subtitle: ClassVar[str] = "the cycles and trends in the forecast"
     rows: tuple[Mode, ...]
     where: str  # the state for which they hold
     time: Step
@@ -66,7 +66,8 @@ class ForecastModes(Table[Mode]):
         return place | super()._cells(row)
 
     def _notes(self, shown: int) -> list[str]:
-        notes = [f"{count(len(self), 'mode')}, {shown} shown; {self.where}."]
+        shown_of = f", {shown} shown" if shown < len(self) else ""
+        notes = [f"{count(len(self), 'mode')}{shown_of}; {self.where}."]
         if any(mode.modulus > 1 for mode in self):
             notes.append("A modulus above 1 means that forecasts fed back to the model move away from this state.")
         if self.cycle is not None:
