@@ -54,7 +54,9 @@ class Workspace:
     @property
     def checkpoint(self) -> Path | None:
         """The file to resume from."""
-        return None if self.directory is None else self.directory / "training.safetensors"
+        from parallelrnn.training.checkpoint import FILE  # not at the top: it imports torch
+
+        return None if self.directory is None else self.directory / FILE
 
     @property
     def is_over(self) -> bool:
