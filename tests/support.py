@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -25,6 +26,16 @@ def raises(kind: type[Exception], *facts: Any, **fields: Any) -> Iterator[pytest
         assert getattr(caught.value, name) == value, f"{name} is {getattr(caught.value, name)!r}"
     for fact in facts:
         assert str(fact) in str(caught.value)
+
+
+@contextmanager
+def warns(kind: type[Warning], *facts: Any, **fields: Any) -> Iterator[pytest.WarningsRecorder]:
+    """Expect a warning as `raises` expects an error. Warnings with other messages are issued again."""
+    pattern = "".join(f"(?=.*{re.escape(str(fact))})" for fact in facts)
+    with pytest.warns(kind, match=f"(?s)^{pattern}") as caught:
+        yield caught
+    messages = [vars(warning.message) for warning in caught]
+    assert any(fields.items() <= message.items() for message in messages), messages
 
 
 def random_state(layer: Any, batch: int) -> Any:

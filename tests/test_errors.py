@@ -44,7 +44,7 @@ KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and is
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_errors_cross_processes_whole(kind: type[ParallelRNNError]) -> None:
+def test_errors_keep_their_fields_across_processes(kind: type[ParallelRNNError]) -> None:
     error = kind("problem", argument="horizon", expected="more", got=[1], hint="give {horizon}", code="x")
     copy = pickle.loads(pickle.dumps(error))
     assert type(copy) is kind

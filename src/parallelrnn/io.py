@@ -275,8 +275,9 @@ def load_model(
     try:
         old = None if file.exists() else _read_old_model(file, kind)
         metadata, tensors = load_tensors(file) if old is None else old
-    except FileNotFoundError as error:
-        raise ModelFileError(f"there is no model in {path}: {file} does not exist") from error
+    except (FileNotFoundError, NotADirectoryError) as error:
+        problem = f"{path} is a file" if file.parent.is_file() else f"there is no model in {path}"
+        raise ModelFileError(problem, hint="give the directory that save or parallelrnn fit wrote") from error
     except OSError as error:
         raise ModelFileError(f"{error.filename or path} cannot be read: {error.strerror}") from error
     except FileError as error:
@@ -305,8 +306,8 @@ def _model_file(path: Path) -> Path:
 
 def _check_kind(file: Path, metadata: Metadata, kind: str, version: int) -> None:
     """Raise unless a file is of this kind and version; both are taken out of its metadata."""
-    if metadata.pop("format", None) != kind:
-        raise ModelFileError(f"{file} holds no {kind}")
+    if (saved := metadata.pop("format", "model of unknown kind")) != kind:
+        raise ModelFileError(f"{file} holds a {saved}, not a {kind}")
     saved = metadata.pop("version", None)
     if saved != version:
         newer = isinstance(saved, int) and saved > version

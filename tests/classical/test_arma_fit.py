@@ -144,21 +144,21 @@ def test_neither_scale_nor_level_matters() -> None:
 
 def test_as_much_given_makes_orders_comparable() -> None:
     series, _, _ = series_of("AR(1)")
-    given = ARMA(1, 1).fit(series, given=6)
+    fitted = ARMA(1, 1).fit(series, given=6)
     model = conditional_arma(series, 1, 1, 6)
-    assert given.log_likelihood == pytest.approx(model.loglike([*given.params, given.variance]), abs=1e-8)
+    assert fitted.log_likelihood == pytest.approx(model.loglike([*fitted.params, fitted.variance]), abs=1e-8)
     nested = [ARMA(p, 0).fit(series, given=6).log_likelihood for p in range(7)]
     assert nested == sorted(nested)  # more terms explain the same values no worse
-    assert len(given.errors) == len(series) - 6
+    assert len(fitted.errors) == len(series) - 6
 
 
 def test_estimates_at_the_edge_have_no_standard_errors() -> None:
     series = np.diff(np.random.default_rng(1).standard_normal(60))  # differenced for nothing
-    with pytest.warns(UserWarning, match="^ma at the edge"):
+    with pytest.warns(UserWarning, match=r"^ma\b"):
         fitted = ARMA(0, 1).fit(series)
     assert fitted.coefficients.ma[0] == pytest.approx(-1, abs=1e-4)
     assert np.isnan(fitted.standard_errors).all()
-    with pytest.warns(UserWarning, match="did not converge"):  # a unit root
+    with pytest.warns(UserWarning, match="function evaluations"):  # scipy, at a unit root
         ARMA(1, 0).fit(np.arange(9.0))
 
 

@@ -118,8 +118,8 @@ def test_a_state_is_found_for_a_layer_in_other_coordinates() -> None:
         moved.weight_ih_l0.copy_(turn @ layer.weight_ih_l0)
         moved.aggregate.weight.copy_(layer.aggregate.weight @ turn.inverse())
         moved.aggregate.bias.fill_(0.05)
-        rest = torch.linalg.lstsq(moved.aggregate.weight, torch.tensor([[-0.05]], dtype=torch.float64)).solution[:, 0]
-        moved.bias_ih_l0.copy_(turn @ (layer.bias_ih_l0 + layer.bias_hh_l0) + rest - target.matrix @ rest)
+        shift = torch.linalg.lstsq(moved.aggregate.weight, torch.tensor([[-0.05]], dtype=torch.float64)).solution[:, 0]
+        moved.bias_ih_l0.copy_(turn @ (layer.bias_ih_l0 + layer.bias_hh_l0) + shift - target.matrix @ shift)
         moved.bias_hh_l0.zero_()
     errors = market("nasdaq")
     np.testing.assert_allclose(variance_path(moved, errors), variance_path(layer, errors), rtol=1e-10)
@@ -138,12 +138,12 @@ def inverse_roots(coefficients: Array) -> list[float]:
 def test_memory_is_beta_and_forecasts_are_alpha_and_beta(model: tuple[float, list[float], list[float]]) -> None:
     omega, alpha, beta = model
     order = max(len(alpha), len(beta))
-    both = np.pad(alpha, (0, order - len(alpha))) + np.pad(beta, (0, order - len(beta)))
+    persistence = np.pad(alpha, (0, order - len(alpha))) + np.pad(beta, (0, order - len(beta)))
     layer = from_garch(*model)
-    for table, coefficients in ((recurrence_features(layer), beta), (forecast_modes(layer), both)):
+    for table, coefficients in ((recurrence_features(layer), beta), (forecast_modes(layer), persistence)):
         moduli = sorted(row.modulus for row in table for _ in range(row.order * (1 + (row.kind == "C"))))
         assert [modulus for modulus in moduli if modulus > 1e-6] == pytest.approx(inverse_roots(coefficients), rel=1e-7)
-    half_life = math.log(0.5) / math.log(inverse_roots(both)[-1])
+    half_life = math.log(0.5) / math.log(inverse_roots(persistence)[-1])
     assert GarchCoefficients(omega, *map(np.array, (alpha, beta))).half_life == pytest.approx(half_life, rel=1e-9)
 
 
@@ -181,8 +181,8 @@ def test_the_likelihood_and_its_derivatives_are_those_of_archs(orders: tuple[int
 
     def terms(at: Array) -> Array:
         errors = data - (at[0] if mean else 0.0)
-        omega, *rest = at[int(mean) :]
-        variances = arch_path(omega, rest[:p], rest[p:], errors, level)
+        omega, *coefficients = at[int(mean) :]
+        variances = arch_path(omega, coefficients[:p], coefficients[p:], errors, level)
         densities: Array = univariate.Normal().loglikelihood([], errors, variances, individual=True)
         return densities
 
@@ -232,7 +232,7 @@ def test_units_do_not_matter(scale: float) -> None:
     assert other.log_likelihood + len(returns) * math.log(scale) == pytest.approx(fitted.log_likelihood, rel=1e-10)
 
 
-def test_what_made_the_returns_is_found() -> None:
+def test_true_parameters_are_recovered() -> None:
     fitted = GARCH().fit(0.5 + simulated(0.05, 0.1, 0.85, 4000))
     distance = (fitted.params - [0.5, 0.05, 0.1, 0.85]) / fitted.standard_errors
     assert abs(distance).max() < 3.5  # of four: once in five hundred samples by chance
@@ -270,7 +270,7 @@ def test_the_search_from_the_best_start_continues_to_its_end(monkeypatch: pytest
     assert GARCH().fit(market("sp500")).log_likelihood >= theirs.loglikelihood - 1e-8
 
 
-def test_what_the_likelihood_does_not_tell_has_no_standard_error() -> None:
+def test_unidentified_parameters_have_no_standard_error() -> None:
     signs = np.random.default_rng(0).choice([-1.0, 1.0], 200)  # squares do not vary, and any coefficients will do
     fitted = GARCH(mean=False).fit(signs)
     np.testing.assert_allclose(fitted.variance, 1.0, rtol=1e-6)

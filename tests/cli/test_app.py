@@ -74,14 +74,21 @@ def test_every_command_has_help_with_an_example() -> None:
         assert not wide_lines(text)
 
 
+@pytest.mark.parametrize("words", [(), ("reproduce",)])
+def test_no_summary_of_a_command_is_cut_off(words: tuple[str, ...]) -> None:
+    assert "..." not in run(*words, "--help").output.replace("[ARGS]...", "")
+
+
 def test_version() -> None:
     assert run("--version").output == f"parallelrnn {version('parallelrnn')}\n"
 
 
-def test_without_typer_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "typer", None)
+@pytest.mark.parametrize("module", ["typer", "rich"])
+def test_without_typer_or_rich_it_says_what_to_install(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
     monkeypatch.delitem(sys.modules, "parallelrnn.cli.app")
-    with pytest.raises(SystemExit, match=r"typer.*parallelrnn\[cli\]"):
+    monkeypatch.setattr(sys, "argv", ["parallelrnn", "forecast", "nowhere"])
+    with pytest.raises(SystemExit, match=rf"{module}.*parallelrnn\[cli\]"):
         cli.main()
 
 

@@ -12,11 +12,11 @@ from parallelrnn.errors import ArgumentError, InputWarning, ModelFileError, Tabl
 
 
 def test_errors_and_warnings_name_options(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(typer.Exit), exit_on_error():
+    with pytest.raises(typer.Exit), exit_on_error("fit"):
         raise ArgumentError(
             argument="val_size", expected="more", got=1, hint="or {id_col}, {futr_df}, {devices}", code="df.x"
         )
-    with print_warnings():
+    with print_warnings("fit"):
         for _ in range(2):
             warnings.warn(InputWarning("odd", hint="give {target_col}"), stacklevel=1)
     assert (
@@ -25,8 +25,17 @@ def test_errors_and_warnings_name_options(capsys: pytest.CaptureFixture[str]) ->
     )
 
 
+@pytest.mark.parametrize(("command", "name"), [("fit", "--id"), ("forecast", "id_col"), ("adding", "id_col")])
+def test_errors_name_only_options_of_their_own_command(
+    command: str, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(typer.Exit), exit_on_error(command):
+        raise TableError("odd", hint="give {id_col}")
+    assert capsys.readouterr().err == f"odd; give {name}\n"
+
+
 def test_the_options_exist() -> None:
-    assert set(OPTIONS.values()) <= known_options()
+    assert set(OPTIONS.values()) <= known_options("fit") | known_options("adding")
 
 
 @pytest.mark.parametrize(
@@ -42,11 +51,11 @@ def test_the_options_exist() -> None:
     ],
 )
 def test_exit_statuses(error: Exception, status: int) -> None:
-    with pytest.raises(typer.Exit) as ended, exit_on_error():
+    with pytest.raises(typer.Exit) as ended, exit_on_error("fit"):
         raise error
     assert ended.value.exit_code == status
 
 
 def test_a_bug_keeps_its_traceback() -> None:
-    with pytest.raises(ZeroDivisionError), exit_on_error():
+    with pytest.raises(ZeroDivisionError), exit_on_error("fit"):
         raise ZeroDivisionError

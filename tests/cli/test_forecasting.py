@@ -16,6 +16,10 @@ import pytest
 import parallelrnn
 from parallelrnn import Forecaster
 from parallelrnn.cli import demo
+from parallelrnn.cli.forecasting import CELLS, DECODERS
+from parallelrnn.cli.tables import ID_NAMES
+from parallelrnn.forecast import model
+from parallelrnn.nn import encoder
 from parallelrnn.training.trainer import Trainer
 from tests.cli import run
 from tests.training.samples import hourly, quick
@@ -126,10 +130,10 @@ def test_times_are_parsed_as_people_write_them(csv: Path, tmp_path: Path) -> Non
     assert expected.splitlines()[1].startswith("2024-01-17 16:00:00,")
     table.tail(60).assign(date=table["date"].dt.strftime(time_format)).to_csv(later, index=False)
     guessed = run("forecast", model, "--data", later)
-    given = run("forecast", model, "--data", later, "--time-format", time_format)
-    assert guessed.stdout == given.stdout == expected
+    forecast = run("forecast", model, "--data", later, "--time-format", time_format)
+    assert guessed.stdout == forecast.stdout == expected
     assert repr(time_format) in guessed.stderr
-    assert not given.stderr
+    assert not forecast.stderr
     assert "--time-format" in run("forecast", model, "--data", later, "--time-format", "%Y", code=3).output
 
 
@@ -174,18 +178,24 @@ def test_future_covariates_come_from_a_file(csv: Path, tmp_path: Path) -> None:
         ("fit nowhere.csv --horizon 3 --out m", 3, "nowhere.csv"),
         ("fit load.csv --horizon 3 --target z --out m", 3, "no column 'z'"),
         ("fit load.csv --horizon 3 --time a --out m", 3, "'a'"),
-        (
-            "fit load.csv --horizon 3 --time date --target date --out m",
-            3,
-            "'date' is given twice, as --time and as --t",
-        ),
+        ("fit load.csv --horizon 3 --time date --target date --out m", 3, "'date' is given twice"),
+        ("fit load.csv --horizon 3 --target a --past a --out m", 3, "'a' is given twice"),
         ("fit load.csv --horizon 3 --target a --target a --out m", 3, "'a' is given twice"),
         ("fit load.csv --horizon 0 --out m", 2, "--horizon"),
-        ("fit load.csv --horizon 3 --cell x --out m", 2, "'gru'"),
+        (
+            "fit nowhere.csv --horizon 3 --cell x --out m",
+            2,
+            "--cell: expected one of 'linear', 'rnn', 'lstm', 'gru', 'brt'",
+        ),
+        ("fit nowhere.csv --horizon 3 --decoder x --out m", 2, "--decoder: expected one of 'waves', 'linear'"),
+        ("evaluate nowhere.csv --horizon 3 --cell linear --cell x", 2, "--cell"),
+        ("fit load.csv --horizon 3 --val-size 400 --out m", 2, "--val-size"),
         ("fit load.csv --horizon 400 --out m", 3, "400"),
         ("forecast nowhere", 4, "nowhere"),
         ("explain nowhere", 4, "nowhere"),
+        ("forecast load.csv", 4, "load.csv is a file; give the directory"),
         ("evaluate load.csv --horizon 12 --test-size 3", 2, "--test-size"),
+        ("evaluate load.csv --horizon 12 --rows 20", 3, "more --rows"),
     ],
 )
 @pytest.mark.usefixtures("csv")
@@ -212,6 +222,36 @@ def test_files_that_hold_no_series(content: bytes, fact: str, tmp_path: Path) ->
     path = tmp_path / "bad.csv"
     path.write_bytes(content)
     assert fact in run("fit", path, "--horizon", 3, "--out", tmp_path / "model", code=3).output
+
+
+def test_a_table_with_repeated_times_and_no_id_is_not_one_series(csv: Path, tmp_path: Path) -> None:
+    data, model = tmp_path / "shops.csv", tmp_path / "model"
+    table = hourly().rename(columns={"unique_id": "shop"})
+    table.to_csv(data, index=False)
+    command = ("fit", data, "--horizon", 12, "--out", model)
+    assert "--id shop" in run(*command, code=3).output
+    run(*command, "--id", "shop")
+    later = table.drop(columns="shop")
+    later.to_csv(data, index=False)
+    assert "--id\n" in run(*command, code=3).output, "there is no text column to name"
+    run("fit", csv, "--target", "a", "--horizon", 12, "--out", model)
+    later.rename(columns={"ds": "date", "y": "a"}).to_csv(data, index=False)
+    assert "--id" not in run("forecast", model, "--data", data, code=3).output, "forecast has no such option"
+
+
+def test_a_text_column_that_may_identify_series_is_named(tmp_path: Path) -> None:
+    data = tmp_path / "shops.csv"
+    hourly(ids=("a",)).assign(unique_id=["x", "y"] * 200).rename(columns={"unique_id": "shop"}).to_csv(
+        data, index=False
+    )
+    assert "--id shop" in run("fit", data, "--horizon", 12, "--out", tmp_path / "model").output
+
+
+def test_help_names_the_columns_that_are_tried_and_the_choices() -> None:
+    text = " ".join(run("fit", "--help").output.split())
+    for name in (*ID_NAMES, *CELLS, *DECODERS):
+        assert name in text
+    assert (CELLS, DECODERS) == (encoder.CELLS, model.DECODERS)
 
 
 def test_an_interrupted_fit_says_how_to_resume(csv: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

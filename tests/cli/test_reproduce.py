@@ -14,6 +14,7 @@ from parallelrnn.cli.app import app
 from parallelrnn.lab.experiments import adding
 from parallelrnn.lab.experiments.registry import TITLES
 from parallelrnn.lab.runs import RunStore
+from parallelrnn.training.checkpoint import FILE
 
 TINY = ["hidden_size=4", "length=8", "iterations=10", "decay_every=5", "epoch_steps=5", "test=10"]
 
@@ -65,14 +66,14 @@ def test_status(tmp_path: Path) -> None:
     (job,) = adding.EXPERIMENT.jobs({"model": ["LSTM"], "length": ["500"]}, replicates=1)
     workspace = RunStore(tmp_path).workspace(job)
     with RunStore(tmp_path).lock(job):
-        (workspace / "training.safetensors").touch()
+        (workspace / FILE).touch()
         (workspace / "progress").write_text("0.25")
     result = reproduce("status", "--results", str(tmp_path))
     assert result.exit_code == 0
     row = next(line for line in result.output.splitlines() if line.strip().startswith("adding"))
-    assert row.split()[-2:] == ["2", "1"], "runs, and those that are begun"
+    assert row.split()[-2:] == ["2", "1"], "runs, and those in progress"
     assert "0 of 8" in row, "no cell of the paper has this length"
-    assert "begun: adding, model LSTM, length 500, seed 0: 25%" in result.output
+    assert "in progress: adding, model LSTM, length 500, seed 0: 25%" in result.output
 
 
 def test_status_shows_what_can_be_read(tmp_path: Path) -> None:
@@ -123,14 +124,18 @@ def test_a_file_in_place_of_the_folder_is_rejected_before_any_run(tmp_path: Path
     [
         (["--models", "GRUs"], ["'GRUs'", "LSTM, ParaLSTM, GRU, ParaGRU"], 3),
         (["--only", "length"], ["--only", "'length'"], 2),
-        (["--set", "iterations=few"], ["iterations", "'few'"], 3),
+        (["--only", "foo=1"], ["--only: ", "foo", "model, length"], 3),
+        (["--only", "model=foo"], ["--only: ", "'foo'"], 3),
+        (["--set", "foo=1"], ["--set: ", "foo", "model, length"], 3),
+        (["--set", "model=foo"], ["--set: ", "'foo'"], 3),
+        (["--set", "iterations=few"], ["--set: ", "iterations", "'few'"], 3),
         (["--budget", "soon"], ["--budget", "'soon'"], 2),
         (["--keep-every", "now"], ["--keep-every", "'now'"], 2),
         (["--datasets", "ETTh1"], ["dataset", "model, length"], 3),
         (["--engine", "slurm"], ["--engine", "'slurm'"], 2),
     ],
 )
-def test_what_cannot_be_run_is_rejected(tmp_path: Path, words: list[str], facts: list[str], status: int) -> None:
+def test_invalid_requests_are_rejected(tmp_path: Path, words: list[str], facts: list[str], status: int) -> None:
     rejected = reproduce("adding", *words, "--results", str(tmp_path))
     assert rejected.exit_code == status
     for fact in facts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -53,7 +54,7 @@ def test_the_first_days_of_months_are_ambiguous() -> None:
         pd.Series([None, None], dtype=object),
     ],
 )
-def test_what_needs_no_guess_stays_as_it_is(column: pd.Series) -> None:
+def test_unambiguous_dates_are_left_alone(column: pd.Series) -> None:
     times, note = parse_times(column, None)
     assert note is None
     assert times is column
@@ -104,6 +105,26 @@ def test_times_with_offsets_are_converted_to_utc(zone: str) -> None:
         times, note = parse_times(column, None)
         assert "UTC" in str(note)
         assert list(times) == list(hours.tz_localize(None))
+
+
+@pytest.mark.parametrize(
+    ("columns", "facts"),
+    [
+        ({"v": pd.Series([], dtype=object)}, ["rows"]),
+        ({"v": ["1", "n/d", "3"]}, ["row 1", "'n/d'", "'v'"]),
+        ({"v": ["a", "b", "c"]}, ["'v'"]),
+        ({}, ["'when'"]),
+    ],
+)
+def test_why_there_is_nothing_to_forecast(columns: dict[str, Any], facts: list[str]) -> None:
+    table = pd.DataFrame({"when": range(len(columns.get("v", "xyz"))), **columns})
+    with raises(TableError, *facts):
+        infer_layout(table, None, "when", (), ())
+
+
+def test_there_may_be_no_column_of_numbers_at_all() -> None:
+    with raises(TableError, hint="add a column of numbers"):
+        infer_layout(pd.DataFrame({"when": TIMES}), None, "when", (), ())
 
 
 def test_times_named_y_are_not_the_target() -> None:

@@ -155,7 +155,7 @@ def test_a_checkpoint_that_does_not_fit_is_rejected(checkpoint: Path, tmp_path: 
         regressor().fit(*examples(), checkpoint=tmp_path, resume=True)
 
 
-def test_the_command_says_so_in_a_sentence_and_forgets_no_training(checkpoint: Path, tmp_path: Path) -> None:
+def test_the_command_reports_it_and_keeps_the_checkpoint(checkpoint: Path, tmp_path: Path) -> None:
     data, model = tmp_path / "series.csv", tmp_path / "model"
     hourly(ids=("a",)).to_csv(data, index=False)
     model.mkdir()

@@ -46,7 +46,7 @@ def test_who_says_that_memory_is_used_up(take: Any) -> None:
     assert is_out_of_memory(raised.value)
 
 
-def test_other_errors_say_nothing_of_memory() -> None:
+def test_other_errors_do_not_mention_memory() -> None:
     with pytest.raises(RuntimeError) as raised:
         torch.ones(2) @ torch.ones(3)
     assert not is_out_of_memory(raised.value)

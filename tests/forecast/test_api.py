@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from parallelrnn import Forecaster, forecast_modes
-from parallelrnn.errors import ArgumentError, NotFittedError, TableError
+from parallelrnn.errors import ArgumentError, InputWarning, NotFittedError, TableError
 from tests.forecast.small import wide
-from tests.support import raises
+from tests.support import raises, warns
 from tests.training.samples import hourly, quick
 
 
@@ -83,13 +83,13 @@ def test_intervals_of_other_data_come_from_their_latest_errors(fitted: Forecaste
         return width.groupby(forecast["unique_id"]).mean()
 
     usual = fitted.predict(level=[80]).assign(width=lambda forecast: forecast["yhat-hi-80"] - forecast["yhat-lo-80"])
-    few = widths(df.groupby("unique_id").tail(60))
+    recent = widths(df.groupby("unique_id").tail(60))
     expected = usual.groupby("unique_id")["width"].mean() / scale
-    np.testing.assert_allclose(few, expected, rtol=1e-5)
-    assert abs(few["a"] / few["b"] - 1) > 0.01  # so that one cannot be taken for the other
+    np.testing.assert_allclose(recent, expected, rtol=1e-5)
+    assert abs(recent["a"] / recent["b"] - 1) > 0.01  # so that one cannot be taken for the other
     noise = np.random.default_rng(0).normal(scale=3, size=len(df)) * df["unique_id"].map(scale)
     rough = df.assign(y=np.where(df.groupby("unique_id").cumcount() >= 320, df["y"] + noise, df["y"]))
-    assert (widths(rough) > 3 * few).all()
+    assert (widths(rough) > 3 * recent).all()
 
 
 def test_a_series_shorter_than_the_look_back_is_forecast(fitted: Forecaster) -> None:
@@ -98,8 +98,8 @@ def test_a_series_shorter_than_the_look_back_is_forecast(fitted: Forecaster) -> 
 
 
 def test_polars_in_polars_out(df: pd.DataFrame, fitted: Forecaster) -> None:
-    same = quick().fit(pl.from_pandas(df))
-    forecast = same.predict(level=[80])
+    from_polars = quick().fit(pl.from_pandas(df))
+    forecast = from_polars.predict(level=[80])
     assert isinstance(forecast, pl.DataFrame)
     expected = fitted.predict(level=[80])
     assert forecast.columns == list(expected.columns)
@@ -168,33 +168,34 @@ def test_cross_validation_forecasts_what_a_user_would_have_forecast(df: pd.DataF
     by_hand = quick().fit(df[df["ds"] <= ends[0]])
     for cutoff in ends:
         mine = by_hand.predict(df[df["ds"] <= cutoff], level=[80])
-        its = tests[tests["cutoff"] == cutoff].reset_index(drop=True)
+        window = tests[tests["cutoff"] == cutoff].reset_index(drop=True)
         for name in ("yhat", "yhat-lo-80"):
-            np.testing.assert_allclose(mine[name], its[name], rtol=1e-5)
-        observed = its.merge(df, on=["unique_id", "ds"])
+            np.testing.assert_allclose(mine[name], window[name], rtol=1e-5)
+        observed = window.merge(df, on=["unique_id", "ds"])
         np.testing.assert_array_equal(observed["y_x"], observed["y_y"])
 
 
 def test_cross_validation_can_fit_anew_for_every_window(df: pd.DataFrame) -> None:
     tests = quick().cross_validation(df, n_windows=2, refit=True)
     last = quick().fit(df[df["ds"] <= tests["cutoff"].max()]).predict()
-    its = tests[tests["cutoff"] == tests["cutoff"].max()]
-    np.testing.assert_allclose(last["yhat"], its["yhat"], rtol=1e-5)
+    window = tests[tests["cutoff"] == tests["cutoff"].max()]
+    np.testing.assert_allclose(last["yhat"], window["yhat"], rtol=1e-5)
 
 
 def test_an_explanation_names_the_cycles_with_their_shares(fitted: Forecaster) -> None:
-    found = fitted.explain()
-    first = found.modes[0]
+    explanation = fitted.explain()
+    first = explanation.modes[0]
     assert first.period == pytest.approx(24)
     assert first.source == "the calendar"
     assert first.meaning == "never fades"
     assert first.share > 0.5
-    assert sum(mode.share for mode in found.modes) == pytest.approx(1, abs=1e-6)
-    assert "24 h" in found.summary()
-    assert len(found.features) == 8
-    assert np.allclose(found.components.drop(columns=["unique_id", "ds", "yhat"]).sum(axis=1), found.components["yhat"])
+    assert sum(mode.share for mode in explanation.modes) == pytest.approx(1, abs=1e-6)
+    assert "24 h" in explanation.summary()
+    assert len(explanation.features) == 8
+    parts = explanation.components.drop(columns=["unique_id", "ds", "yhat"])
+    assert np.allclose(parts.sum(axis=1), explanation.components["yhat"])
     assert fitted._state is not None
-    assert len(forecast_modes(fitted._state.network.decoder)) == len(found.modes) - 1
+    assert len(forecast_modes(fitted._state.network.decoder)) == len(explanation.modes) - 1
 
 
 def test_without_waves_there_are_no_modes_but_those_of_the_calendar(df: pd.DataFrame) -> None:
@@ -221,7 +222,7 @@ def test_a_constant_series_stays_constant() -> None:
 def test_gaps_are_filled_with_a_warning(df: pd.DataFrame) -> None:
     holes = df.copy()
     holes.loc[[50, 51, 500], "y"] = np.nan
-    with pytest.warns(UserWarning, match="4 values missing in 2 series"):
+    with warns(InputWarning, "4 values", "2 series"):
         quick().fit(holes.drop(index=310))
     with raises(TableError, "'a'", "'y'"):
         quick(missing="error").fit(holes)
@@ -280,14 +281,19 @@ def test_series_that_are_too_short_are_rejected(df: pd.DataFrame) -> None:
         quick().fit(df.groupby("unique_id").head(12))
     with raises(ArgumentError, "12", argument="val_size", got=5):
         quick().fit(df, val_size=5)
+    with raises(ArgumentError, "400", argument="val_size", got=400):
+        quick().fit(df, val_size=400)
+    daily = pd.DataFrame({"ds": pd.date_range("2024-01-01", periods=40), "y": 1.0})
+    with raises(TableError, "40 observed", "937 steps", "freq="), pytest.warns(UserWarning, match="missing"):
+        quick().fit(daily, freq="h")
     with raises(TableError, "400 steps", "40 windows", "n_windows="):
         quick().cross_validation(df, n_windows=40)
-    with raises(ArgumentError, argument="resume"):
+    with raises(ArgumentError, argument="resume", problem="there is no checkpoint to resume from"):
         quick().fit(df, resume=True)
 
 
-def test_short_series_are_learned_from_with_a_word_of_warning(df: pd.DataFrame) -> None:
-    with pytest.warns(UserWarning, match="validation part"):
+def test_short_series_are_fitted_with_a_warning(df: pd.DataFrame) -> None:
+    with warns(InputWarning, "calibrated"):
         forecaster = quick().fit(df.groupby("unique_id").head(24))
     assert np.isfinite(forecaster.predict()["yhat"]).all()
 
@@ -304,13 +310,13 @@ def test_levels_are_per_cents(fitted: Forecaster) -> None:
     assert torch.is_grad_enabled()
 
 
-def test_what_fills_a_gap_tells_nothing_of_what_came_after_it() -> None:
+def test_filling_a_gap_does_not_leak_later_values() -> None:
     table = hourly(ids=("a",))
     table.loc[380:393, "y"] = np.nan  # the last window starts in the gap
     other = table.assign(y=np.where(table.index > 393, 1000.0, table["y"]))
     frames = []
     for data in (table, other):
-        with pytest.warns(UserWarning, match="14 values missing"):
+        with warns(InputWarning, "14 values"):
             tests = quick(horizon=10).cross_validation(data, n_windows=1, level=[80], val_size=60)
         frames.append(tests.drop(columns="y"))
     pd.testing.assert_frame_equal(*frames)

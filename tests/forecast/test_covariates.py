@@ -51,12 +51,12 @@ def test_cross_validation_knows_them_ahead(table: pd.DataFrame) -> None:
     """As `predict` does when it is given the values ahead."""
     forecaster = quick(future_covariates=["holiday"], dropout=0.0)
     tests = forecaster.cross_validation(table, n_windows=2, step_size=5)
-    for cutoff, its in tests.groupby("cutoff"):
+    for cutoff, window in tests.groupby("cutoff"):
         if cutoff == tests["cutoff"].min():
             fitted = quick(future_covariates=["holiday"], dropout=0.0).fit(table[table["ds"] <= cutoff])
         ahead = table[table["ds"] > cutoff].groupby("unique_id").head(12).drop(columns="y")
         expected = fitted.predict(table[table["ds"] <= cutoff], futr_df=ahead)
-        np.testing.assert_allclose(its["yhat"], expected["yhat"], rtol=1e-4)
+        np.testing.assert_allclose(window["yhat"], expected["yhat"], rtol=1e-4)
 
 
 def test_the_forecast_at_hand_needs_them(forecaster: Forecaster, table: pd.DataFrame, tmp_path: Path) -> None:

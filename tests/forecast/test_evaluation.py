@@ -6,9 +6,9 @@ import pytest
 import torch
 from utilsforecast.losses import mae, mse
 
-from parallelrnn.errors import ArgumentError, TableError
+from parallelrnn.errors import ArgumentError, InputWarning, TableError
 from parallelrnn.forecast.evaluation import evaluate, known_residuals
-from tests.support import raises
+from tests.support import raises, warns
 from tests.training.samples import hourly, quick
 
 TEST = 40
@@ -75,7 +75,7 @@ def test_a_test_part_that_leaves_nothing_is_rejected(df: pd.DataFrame) -> None:
         evaluate([forecaster], forecaster.read(df), 495, None)
 
 
-def test_intervals_are_calibrated_on_what_was_known_before() -> None:
+def test_intervals_are_calibrated_on_earlier_values() -> None:
     """The last of five forecasts, made one step before, is known in its first step; the one before it in two."""
     known = ~known_residuals(torch.zeros(5, 4, 1)).isnan()[..., 0]
     assert known.tolist() == [[ahead <= 5 - row for ahead in range(1, 5)] for row in range(5)]
@@ -84,7 +84,7 @@ def test_intervals_are_calibrated_on_what_was_known_before() -> None:
 def test_series_too_short_for_the_test_are_left_out_with_a_warning() -> None:
     table = pd.concat([hourly(200), hourly(30, ids=("short",))])
     panel = quick().read(table)
-    with pytest.warns(UserWarning, match="1 series .* 52 steps, such as 'short' with 30"):
+    with warns(InputWarning, "1 series", "52 steps", "'short'", " 30"):
         evaluation = evaluate([quick(max_epochs=1)], panel, 40, None)
     assert evaluation.series == 2
 

@@ -120,10 +120,10 @@ def test_no_table_is_asked_for() -> None:
         read(None)
 
 
-@pytest.mark.parametrize("gone", ["unique_id", "ds", "price", "promo"])
-def test_a_missing_column_is_rejected(gone: str) -> None:
-    with raises(TableError, f"no column '{gone}'", argument="futr_df"):
-        read(ahead().drop(columns=gone))
+@pytest.mark.parametrize("column", ["unique_id", "ds", "price", "promo"])
+def test_a_missing_column_is_rejected(column: str) -> None:
+    with raises(TableError, f"no column '{column}'", argument="futr_df"):
+        read(ahead().drop(columns=column))
 
 
 def test_a_table_without_rows_is_rejected() -> None:
@@ -201,7 +201,7 @@ def test_two_rows_of_one_time_are_rejected() -> None:
         read(table)
 
 
-def test_what_is_not_a_number_is_rejected() -> None:
+def test_values_that_are_no_numbers_are_rejected() -> None:
     with raises(TableError, "'price'", "'low'", "row 0"):
         read(ahead().assign(price="low"))
 

@@ -61,10 +61,10 @@ def test_locating_undoes_numbering_in_any_order(freq: str | int, positions: list
 @pytest.mark.parametrize("beside", [-1, 1])
 def test_a_stamp_beside_the_grid_is_not_located(freq: str, origin: str, position: int, beside: int) -> None:
     grid = Grid(freq, pd.Timestamp(origin))
-    there = grid.stamps(position, 3)
-    stray = there[[1]] + beside * pd.Timedelta(microseconds=1)
+    stamps = grid.stamps(position, 3)
+    stray = stamps[[1]] + beside * pd.Timedelta(microseconds=1)
     assert grid.locate(stray)[1].tolist() == [False]
-    positions, fits = grid.locate(there.append(stray))
+    positions, fits = grid.locate(stamps.append(stray))
     assert fits.tolist() == [True, True, True, False]
     assert positions[:3].tolist() == [position, position + 1, position + 2]
 

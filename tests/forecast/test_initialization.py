@@ -31,7 +31,7 @@ def test_the_strongest_come_first_and_no_more_than_wanted() -> None:
     assert frequencies([series], 3) == near(168, 24, 7.5)
 
 
-def test_what_a_forecast_could_not_tell_apart_is_one_wave() -> None:
+def test_indistinguishable_lines_start_as_one_wave() -> None:
     series = waves(20.0, 23.0)  # frequencies 0.0065 apart
     assert sorted(frequencies([series], 2, apart=0.004)) == near(23, 20)
     far = frequencies([series], 2, apart=0.009)

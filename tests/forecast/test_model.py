@@ -65,8 +65,8 @@ def test_without_a_gate_the_linear_cell_gives_a_linear_forecast(normalize: str) 
 def test_a_series_at_another_level_is_forecast_at_that_level(cell: str, normalize: str) -> None:
     made = network(cell=cell, normalize=normalize)
     past = torch.randn(4, LOOKBACK, 1)
-    here, there = (made(batch(past + level, made.config)) for level in (0.0, 7.0))
-    torch.testing.assert_close(there, here + 7, **TOLERANCE)
+    original, shifted = (made(batch(past + level, made.config)) for level in (0.0, 7.0))
+    torch.testing.assert_close(shifted, original + 7, **TOLERANCE)
 
 
 @pytest.mark.parametrize("cell", CELLS)
@@ -97,14 +97,14 @@ def test_known_covariates_have_a_linear_effect_on_past_and_future() -> None:
     torch.testing.assert_close(made(inputs), made(moved) + effect[:, LOOKBACK:, :, None], **TOLERANCE)
 
 
-def test_a_forecast_is_what_was_encoded_decoded() -> None:
+def test_a_forecast_is_the_decoded_encoding() -> None:
     made = network(channels=2, future=1, static=1, quantiles=3)
     inputs = batch(torch.randn(4, LOOKBACK, 2), made.config)
     encoded = made.encode(inputs)
     assert isinstance(made.decoder, WaveDecoder)
     parts = made.decoder.parts(encoded.state, HORIZON).sum(2).unflatten(-1, (2, 3))
-    again = parts * encoded.scale[..., None] + (encoded.level + encoded.exog_effect)[..., None]
-    torch.testing.assert_close(made(inputs), again, **TOLERANCE)
+    rebuilt = parts * encoded.scale[..., None] + (encoded.level + encoded.exog_effect)[..., None]
+    torch.testing.assert_close(made(inputs), rebuilt, **TOLERANCE)
 
 
 def test_a_gate_only_turns_down() -> None:

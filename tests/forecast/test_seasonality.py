@@ -67,7 +67,7 @@ def test_values_that_were_not_observed_do_not_count() -> None:
     np.testing.assert_allclose(fit_cycles(data, 480, [24])[0].at(time)[:, 0], day(time), atol=1e-9)
 
 
-def test_a_week_that_is_no_more_than_its_days_is_none() -> None:
+def test_a_week_of_equal_days_is_no_cycle() -> None:
     time = np.arange(3000)
     noise = 0.1 * np.random.default_rng(1).standard_normal(3000)
     assert [cycle.period for cycle in fit_cycles(series(day(time) + noise), 3000, [24, 168])] == [24]
@@ -84,7 +84,7 @@ def test_channels_have_cycles_of_their_own() -> None:
 
 
 @pytest.mark.parametrize("values", [np.zeros(500), np.full(500, 7.0), np.arange(500.0)])
-def test_what_does_not_turn_has_no_cycle(values: NDArray[np.float64]) -> None:
+def test_a_series_without_turns_has_no_cycle(values: NDArray[np.float64]) -> None:
     assert fit_cycles(series(values), 500, [24]) == ()
 
 

@@ -28,7 +28,7 @@ def test_the_frequency_is_guessed_or_given(freq: str, library: Any) -> None:
 
 
 @pytest.mark.parametrize("given", [pd.offsets.Hour(6), "6h", "360min"])
-def test_a_frequency_given_in_other_words(given: Any) -> None:
+def test_other_spellings_of_a_frequency(given: Any) -> None:
     stamps = pd.date_range("2001-01-01", periods=5, freq="6h")
     grid = read_panel(one_series(stamps), ONE, freq=given).grid
     assert isinstance(grid.freq, str)
@@ -61,7 +61,7 @@ def test_a_frequency_of_the_wrong_kind(freq: Any, stamps: Any) -> None:
 
 
 @pytest.mark.parametrize("freq", ["hourly", "", "us", "0h", "-1h"])
-def test_a_frequency_that_is_none(freq: str) -> None:
+def test_unknown_frequencies_are_rejected(freq: str) -> None:
     with raises(ValueError, repr(freq)):
         read_panel(one_series(hours()), ONE, freq=freq)
 
@@ -106,7 +106,7 @@ def test_integers_as_time(dtype: str, step: int) -> None:
         assert panel.grid.stamps(9, 2).tolist() == [10 + 9 * step, 10 + 10 * step]
 
 
-def test_integers_that_read_like_months_count_only_if_one_says_so() -> None:
+def test_integers_that_read_like_months_need_a_frequency() -> None:
     table = one_series([202011, 202012, 202101, 202102])
     with raises(TimestampError, "202011, 202012", "202001"):
         read_panel(table, ONE)

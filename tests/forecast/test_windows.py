@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 import torch
 
+from parallelrnn.errors import InputWarning
 from parallelrnn.forecast.data import Series
 from parallelrnn.forecast.fitting import split_windows
 from parallelrnn.forecast.windows import CovariateScaler, Cycle, SeriesScaler, WindowDataset
 from tests.forecast.small import make_dataset, make_series
+from tests.support import warns
 
 LOOKBACK, HORIZON = 5, 3
 
@@ -76,7 +77,7 @@ def test_a_window_after_the_end_does_not_reach_the_next_series() -> None:
     assert (batch.target == 0).all()
 
 
-def test_scalers_come_from_what_training_sees() -> None:
+def test_scalers_come_from_the_training_part() -> None:
     data = series(40)
     data.values[30:] = 1e6
     fitted = SeriesScaler.fit(data, 30)
@@ -91,7 +92,7 @@ def test_a_constant_series_has_a_scale_of_one() -> None:
     assert SeriesScaler.fit(data, 30).scale[0] == 1.0
 
 
-def test_training_sees_nothing_of_what_validates_it() -> None:
+def test_training_and_validation_do_not_overlap() -> None:
     dataset = make_dataset(10, 4, make_series(np.arange(40)), make_series(np.arange(30)))
     split = split_windows(dataset, [28, 22])
     training, validation = dataset.batch(split.training), dataset.batch(split.validation)
@@ -115,6 +116,6 @@ def test_a_short_series_begins_within_its_windows() -> None:
 
 
 def test_without_a_validation_part_training_windows_validate() -> None:
-    with pytest.warns(UserWarning, match="validation part"):
+    with warns(InputWarning, "calibrated"):
         split = split_windows(make_dataset(10, 4, make_series(np.arange(20))), [20])
     assert torch.equal(split.training, split.validation)

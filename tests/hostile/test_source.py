@@ -37,7 +37,7 @@ def violations(tree: ast.AST) -> list[str]:
             "a shell": (root == "subprocess" and bool(texts & SHELLS)) or not _is(keywords.get("shell"), False, None),
             "pickles": not _is(keywords.get("allow_pickle"), False, None),
         }
-        problems += [what for what, is_so in wrong.items() if is_so]
+        problems += [problem for problem, is_so in wrong.items() if is_so]
     return problems
 
 

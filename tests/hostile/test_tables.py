@@ -35,7 +35,7 @@ PACKED = gzip.compress(CSV, mtime=0)
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_is_not_a_table_is_rejected_by_name(tmp_path: Path, name: str, data: bytes) -> None:
+def test_files_that_are_no_tables_are_rejected_by_name(tmp_path: Path, name: str, data: bytes) -> None:
     path = tmp_path / name
     path.write_bytes(data)
     with raises(TableError, name):

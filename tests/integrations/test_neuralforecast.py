@@ -17,7 +17,7 @@ from neuralforecast.common._base_auto import RayOptions
 
 from parallelrnn.errors import ArgumentError, ModelFileError
 from parallelrnn.integrations.neuralforecast import ParaGRU, ParaLSTM, ParaModel, ParaRNN
-from tests.support import raises
+from tests.support import raises, warns
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # neuralforecast, Lightning and their use of pandas warn of much
 MODELS = [ParaRNN, ParaLSTM, ParaGRU]
@@ -94,7 +94,7 @@ def test_models_learn_a_wave(model: type[ParaModel]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("model", [ParaRNN, ParaLSTM, ParaGRU])
-def test_what_is_known_ahead_counts_at_once_and_what_was_known_before_it(model: type[ParaModel]) -> None:
+def test_exogenous_variables_improve_the_forecast(model: type[ParaModel]) -> None:
     """3 and 2 times a number around one; of the rest, windows scaled by 24 values leave a quarter unknown."""
     config = {**SMALL, "hidden_size": 16, "max_steps": 300, "dropout": 0.0, "segment": 1}
 
@@ -142,7 +142,7 @@ def test_categories_are_distinguished() -> None:
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_what_stands_where_nothing_was_observed_is_not_read(model: type[ParaModel]) -> None:
+def test_masked_values_are_not_read(model: type[ParaModel]) -> None:
     """Neither padding before a series, of the target and of covariates, nor what fills a gap."""
     lists = {"hist_exog_list": ["wind"], "futr_exog_list": ["price"]}
     forecaster = model(3, 12, segment=2, dropout=0.0, **lists, **SMALL).eval()
@@ -204,12 +204,12 @@ def test_waves_of_series_that_are_not_in_memory_start_elsewhere_with_a_warning(t
         (tmp_path / f"unique_id={name}").mkdir()
         part.drop(columns="unique_id").to_parquet(tmp_path / f"unique_id={name}" / "part.parquet")
         paths.append(str(tmp_path / f"unique_id={name}"))
-    with pytest.warns(UserWarning, match="the series are not in memory"):
+    with warns(UserWarning, "4 to 512 steps"):
         fitted(ParaRNN(3, 12, **SMALL), paths)
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_what_was_saved_forecasts_the_same(model: type[ParaModel], tmp_path: Path) -> None:
+def test_a_saved_model_forecasts_the_same(model: type[ParaModel], tmp_path: Path) -> None:
     table = waves()
     config = {**SMALL, "futr_exog_list": ["price"], "loss": losses.MQLoss(level=[80])}
     forecaster = fitted(model(6, 24, **config), table.groupby("unique_id").head(390))

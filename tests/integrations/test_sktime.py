@@ -19,9 +19,9 @@ from sktime.transformations.series.detrend import Detrender
 from sktime.utils.estimator_checks import check_estimator
 
 from parallelrnn import Forecaster
-from parallelrnn.errors import TableError
+from parallelrnn.errors import InputWarning, TableError
 from parallelrnn.integrations.sktime import ParaForecaster
-from tests.support import raises
+from tests.support import raises, warns
 
 QUICK: dict[str, Any] = {"lookback": 24, "hidden_size": 8, "max_epochs": 1, "epoch_steps": (4, 8), "prune": False}
 
@@ -168,7 +168,7 @@ def test_absolute_times_are_the_same_for_instances_that_end_early() -> None:
 def test_covariates_of_steps_that_were_seen_are_known_where_values_are_not() -> None:
     y, prices = hours(300), pd.DataFrame({"y": np.tile([0.0, 1.0, 0.0], 101)}, index=hours(303).index)
     y.iloc[-4:] = np.nan
-    with pytest.warns(UserWarning, match="without values at the ends"):
+    with warns(InputWarning, "4 steps"):
         forecaster = ParaForecaster(**QUICK).fit(y, X=prices.iloc[:300], fh=[3])
     assert forecaster.predict(X=prices.iloc[300:]).index.tolist() == [prices.index[-1]]
 
@@ -215,7 +215,7 @@ def test_an_explanation_is_of_the_newest_data() -> None:
     np.testing.assert_array_equal(components["yhat"], forecaster.predict())
 
 
-def test_what_has_come_is_not_forecast_and_not_fitted_for() -> None:
+def test_past_steps_are_neither_forecast_nor_fitted() -> None:
     y = hours(300)
     forecaster = ParaForecaster(**QUICK).fit(y[:290], fh=ForecastingHorizon(y.index[290:293], is_relative=False))
     forecaster.update(y[290:], update_params=False)

@@ -128,7 +128,7 @@ def test_what_a_modulus_means(value: float, period: float, half_life: float, mea
     assert ("does not fade by itself" in summary) == (abs(value) >= 1)
 
 
-def test_what_remembers_nothing_is_no_feature() -> None:
+def test_zero_eigenvalues_are_no_features() -> None:
     features = recurrence_features([[0.0, 0.0], [0.0, 0.5]])
     assert [f.eigenvalue for f in features] == [0.5]
     assert features.nullity == 1
@@ -168,7 +168,7 @@ def test_rejects_weights_that_diverged() -> None:
         recurrence_features(layer)
 
 
-def test_what_is_let_through_at_once_has_its_share() -> None:
+def test_a_zero_eigenvalue_has_its_share() -> None:
     """A unit that forgets all carries the input of the step: with it, shares sum to one."""
     layer = ParaRNN(1, 2, nonlinearity="linear", aggregate=nn.Linear(2, 1), dtype=torch.float64)
     with torch.no_grad():

@@ -25,9 +25,9 @@ def test_the_derivative_is_that_of_the_free_run(cls: Any, num_layers: int) -> No
     for index in range(run.size):
         nudge = torch.zeros(run.size, dtype=torch.float64)
         nudge[index] = 1e-6
-        both = torch.stack([state + nudge, state - nudge])
-        np.testing.assert_allclose(loop[:, index], np.diff(run.step(both).numpy(), axis=0)[0] / -2e-6, atol=1e-8)
-        np.testing.assert_allclose(reading[:, index], np.diff(run.output(both).numpy(), axis=0)[0] / -2e-6, atol=1e-8)
+        states = torch.stack([state + nudge, state - nudge])
+        np.testing.assert_allclose(loop[:, index], np.diff(run.step(states).numpy(), axis=0)[0] / -2e-6, atol=1e-8)
+        np.testing.assert_allclose(reading[:, index], np.diff(run.output(states).numpy(), axis=0)[0] / -2e-6, atol=1e-8)
 
 
 @pytest.mark.parametrize("cls", [nn.RNN, nn.LSTM, nn.GRU])
@@ -60,7 +60,7 @@ def test_a_kink_that_is_far_away_is_still_a_kink() -> None:
         assert not FreeRun(plain, nn.Sequential(nn.Linear(2, 1), odd)).is_linear
 
 
-def test_what_wanders_is_not_called_a_cycle() -> None:
+def test_wandering_forecasts_are_not_called_a_cycle() -> None:
     values = [0.3]
     for _ in range(2047):
         values.append(3.9 * values[-1] * (1 - values[-1]))  # the logistic map, which is chaotic there
@@ -93,7 +93,7 @@ def test_the_cycle_that_forecasts_settle_into() -> None:
     assert f"{period:.1f} steps" in modes.summary()
 
 
-def test_what_comes_to_rest_has_no_cycle() -> None:
+def test_forecasts_that_come_to_rest_have_no_cycle() -> None:
     assert forecast_modes(forecasting(ParaRNN)).cycle is None
     assert forecast_modes(predictor(1.1 * np.eye(2), np.ones((2, 1)), np.ones((1, 2)))).cycle is None
     assert forecast_modes(scalar(0.501, 0.5).double(), x=torch.ones(3, 1, 1)).cycle is None  # slowly

@@ -62,14 +62,14 @@ STRUCTURES = [
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("structure", STRUCTURES)
-def test_what_is_planted_is_found(structure: list[tuple[int, complex]], dtype: type) -> None:
+def test_planted_jordan_blocks_are_found(structure: list[tuple[int, complex]], dtype: type) -> None:
     planted = blocks(*structure)
     turn = orthogonal(len(planted))
     matrix = (turn @ planted @ turn.T).astype(dtype)
     jordan = real_jordan(matrix)
-    wanted = sorted((-abs(value), JordanBlock(order, complex(value)).label) for order, value in structure)
+    expected = sorted((-abs(value), JordanBlock(order, complex(value)).label) for order, value in structure)
     assert sorted((round(-abs(b.eigenvalue), 4), b.label) for b in jordan.blocks) == [
-        (pytest.approx(modulus, abs=1e-4), label) for modulus, label in wanted
+        (pytest.approx(modulus, abs=1e-4), label) for modulus, label in expected
     ]
     assert jordan.nullity == sum(value == 0 for _, value in structure)
     assert_decomposes(jordan, matrix.astype(np.float64))
@@ -121,21 +121,21 @@ def test_other_tolerances_give_other_answers() -> None:
 )
 def test_as_sympy_says_exactly(matrix: list[list[int]]) -> None:
     _, exact = sympy.Matrix(matrix).jordan_form()
-    wanted, row = [], 0
+    expected, row = [], 0
     while row < exact.rows:
         order = 1
         while row + order < exact.rows and exact[row + order - 1, row + order] == 1:
             order += 1
-        wanted.append((complex(exact[row, row]), order))
+        expected.append((complex(exact[row, row]), order))
         row += order
     result = real_jordan(np.array(matrix) / 8)  # eighths are exact
-    wanted = [(value / 8, order) for value, order in wanted if value.imag >= 0]
-    assert len(wanted) == len(result.blocks)
+    expected = [(value / 8, order) for value, order in expected if value.imag >= 0]
+    assert len(expected) == len(result.blocks)
     for block in result.blocks:
-        nearest = min(wanted, key=lambda pair: abs(pair[0] - block.eigenvalue) + abs(pair[1] - block.order))
+        nearest = min(expected, key=lambda pair: abs(pair[0] - block.eigenvalue) + abs(pair[1] - block.order))
         assert block.order == nearest[1]
         assert block.eigenvalue == pytest.approx(nearest[0], abs=1e-7)
-        wanted.remove(nearest)
+        expected.remove(nearest)
     assert_decomposes(result, np.array(matrix) / 8)
 
 

@@ -87,7 +87,7 @@ def test_rejected_layers_and_arguments() -> None:
         local_dynamics(make(ParaRNN), DATA, last=0)
 
 
-def test_what_does_not_fade_lasts_longest_and_only_waves_have_periods() -> None:
+def test_modes_that_do_not_fade_last_longest_and_only_waves_have_periods() -> None:
     layer = ParaRNN(1, 4, nonlinearity="linear", aggregate=nn.Linear(4, 1)).double()
     with torch.no_grad():
         layer.weight_hh_l0.copy_(torch.cat([torch.diag(torch.tensor([-0.5, 0.1])), 1.1 * torch.eye(2)]))
@@ -109,7 +109,7 @@ def test_the_last_steps_are_where_all_data_lead(cls: Any) -> None:
     np.testing.assert_allclose(longer.blocks[0].eigenvalues, full.blocks[0].eigenvalues, rtol=1e-9)
 
 
-def test_derivatives_are_taken_where_nobody_else_takes_any() -> None:
+def test_derivatives_are_taken_under_no_grad() -> None:
     layer, x = ParaGRU(1, 4), torch.randn(10, 1)
     with torch.no_grad():
         dynamics = local_dynamics(layer, x)

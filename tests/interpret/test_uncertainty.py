@@ -28,7 +28,7 @@ from tests.support import raises
 
 
 def modes_of(value: complex) -> ForecastModes:
-    return ForecastModes((Mode(1, complex(value)),), "", Step())
+    return ForecastModes(rows=(Mode(order=1, eigenvalue=complex(value)),), where="", time=Step())
 
 
 def wave(period: float, half_life: float) -> np.ndarray:
@@ -77,7 +77,7 @@ def test_how_often_a_feature_reappears() -> None:
     assert frequencies[:-3] == [0.5]  # the alternating decay, which the central fit has
 
 
-def test_what_is_far_apart_is_not_the_same() -> None:
+def test_distant_rows_are_not_matched() -> None:
     first, second = (recurrence_features(wave(period, 100)) for period in (24, 60))
     assert match_fits([first, second])[0].frequency == 0.5
     assert match_fits([first, second], furthest=0.5)[0].frequency == 1
@@ -131,7 +131,7 @@ def test_a_decay_has_no_period_to_be_sure_of() -> None:
     assert feature.period == Interval(math.inf, math.inf, math.inf)
 
 
-def test_what_the_fit_has_and_nothing_else_has() -> None:
+def test_rows_that_only_the_fit_has() -> None:
     features = match_fits([recurrence_features([[0.5]])] * 3, recurrence_features(np.diag([0.5, -0.9])))
     assert [feature.frequency for feature in features] == [1, 0]
     assert features[1].modulus.estimate == pytest.approx(0.9)
@@ -169,7 +169,7 @@ def test_two_that_are_the_same_are_not_parted_for_two_that_are_not() -> None:
     assert rates[0] == [0.78, 0.8]
 
 
-def test_a_fit_that_went_astray_is_not_what_others_are_held_to() -> None:
+def test_an_outlying_fit_is_not_the_reference() -> None:
     day, other = recurrence_features(wave(24, 100)), recurrence_features(wave(60, 100))
     features = match_fits([other, day, day, day])
     assert [feature.frequency for feature in features] == [0.75]
@@ -223,7 +223,7 @@ def test_levels_are_the_same_on_both_sides_of_one() -> None:
     assert mode.frequency == 1.0
 
 
-def test_an_endless_half_life_is_as_sure_as_its_modulus() -> None:
+def test_an_infinite_half_life_is_as_certain_as_its_modulus() -> None:
     random = np.random.default_rng(0)
     tables = [modes_of(value) for value in 1.0005 + 3e-4 * random.standard_normal(20)]
     (mode,) = match_fits(tables, modes_of(1.0005), method="jackknife")
@@ -231,7 +231,7 @@ def test_an_endless_half_life_is_as_sure_as_its_modulus() -> None:
     assert mode.half_life.low == pytest.approx(math.log(2) / -math.log(mode.modulus.low))
 
 
-def test_of_two_types_that_are_as_frequent_it_is_that_of_the_fit() -> None:
+def test_ties_between_types_go_to_the_fit() -> None:
     near_wave, decay = modes_of(complex(0.9, 0.01)), modes_of(0.9)
     for fitted in (near_wave, decay):
         (feature,) = match_fits([near_wave, decay], fitted, furthest=1.0)

@@ -10,13 +10,13 @@ from torch import Tensor
 from parallelrnn.kernels import GATES, NUM_STATES, State, Weights, recurrence
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Case:
     """A recurrence of some shape; weights and inputs are random."""
 
     mode: str
-    block_size: int
-    dtype: torch.dtype
+    block_size: int = 2
+    dtype: torch.dtype = torch.float64
     steps: int = 7
     batch: int = 5
     num_blocks: int = 3

@@ -65,14 +65,15 @@ def test_every_cell_and_block_size(
     mode: str, block_size: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few, many = cpu.FEW_INPUTS - 5, cpu.FEW_INPUTS + 4  # projected by the kernel, and by a matrix product
-    assert_like_reference(Case(mode, block_size, dtype, inputs=few))
-    assert_like_reference(Case(mode, block_size, dtype, inputs=few, packed=True, reverse=True, num_blocks=5))
-    assert_like_reference(Case(mode, block_size, dtype, inputs=many, bias=False, num_blocks=17))
-    assert_like_reference(Case(mode, block_size, dtype, inputs=1, steps=1, batch=1, num_blocks=1))
+    shape = {"mode": mode, "block_size": block_size, "dtype": dtype}
+    assert_like_reference(Case(**shape, inputs=few))
+    assert_like_reference(Case(**shape, inputs=few, packed=True, reverse=True, num_blocks=5))
+    assert_like_reference(Case(**shape, inputs=many, bias=False, num_blocks=17))
+    assert_like_reference(Case(**shape, inputs=1, steps=1, batch=1, num_blocks=1))
     monkeypatch.setattr(cpu, "chunk_rows", lambda columns, dtype: 10)  # chunks of two steps
-    assert_like_reference(Case(mode, block_size, dtype, inputs=many, packed=True))
-    assert_like_reference(Case(mode, block_size, dtype, inputs=many, packed=True, reverse=True))
-    assert_like_reference(Case(mode, block_size, dtype, inputs=few, reverse=True, bias=False))
+    assert_like_reference(Case(**shape, inputs=many, packed=True))
+    assert_like_reference(Case(**shape, inputs=many, packed=True, reverse=True))
+    assert_like_reference(Case(**shape, inputs=few, reverse=True, bias=False))
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -81,18 +82,15 @@ def test_every_cell_and_block_size(
 @pytest.mark.usefixtures("fresh_memory_is_nan")
 def test_any_division_among_threads(mode: str, count: int, batch: int, num_blocks: int, threads: Any) -> None:
     threads(count)
-    for block_size in (2, 3, 12):
-        for packed in (False, True):
-            assert_like_reference(
-                Case(mode, block_size, torch.float64, batch=batch, num_blocks=num_blocks, packed=packed)
-            )
+    for block_size, packed in [(2, False), (2, True), (3, False), (3, True), (12, False), (12, True)]:
+        assert_like_reference(Case(mode=mode, block_size=block_size, batch=batch, num_blocks=num_blocks, packed=packed))
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("inputs", [3, 12])
 def test_input_and_gradient_batch_first_or_expanded(mode: str, inputs: int) -> None:
     """Other layouts in memory are in test_validation."""
-    x, weights, state, _ = Case(mode, 2, torch.float64, steps=6, inputs=inputs).tensors()
+    x, weights, state, _ = Case(mode=mode, steps=6, inputs=inputs).tensors()
     for strided in (x.transpose(0, 1).contiguous().transpose(0, 1), x[:1].expand(6, -1, -1)):
         outputs = [recurrence(mode, strided, weights, state, backend=name)[0] for name in ("cpu", "reference")]
         torch.testing.assert_close(*outputs, rtol=0, atol=1e-13)
@@ -108,7 +106,7 @@ def test_input_and_gradient_batch_first_or_expanded(mode: str, inputs: int) -> N
 @pytest.mark.parametrize("inputs", [3, 12])
 @pytest.mark.parametrize("block_size", [2, 20])
 def test_a_graph_can_be_used_twice_and_gives_the_same_bits(mode: str, inputs: int, block_size: int) -> None:
-    case = Case(mode, block_size, torch.float32, inputs=inputs)
+    case = Case(mode=mode, block_size=block_size, dtype=torch.float32, inputs=inputs)
     x, weights, state, _ = case.tensors()
     leaves = (x, weights.input, weights.recurrent, *state)
     output, final = recurrence(mode, x, weights, state, backend="cpu")
@@ -116,8 +114,8 @@ def test_a_graph_can_be_used_twice_and_gives_the_same_bits(mode: str, inputs: in
     first = torch.autograd.grad(loss, leaves, retain_graph=True)
     for a, b in zip(first, torch.autograd.grad(loss, leaves, retain_graph=True), strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=0)
-    again, _ = recurrence(mode, x, weights, state, backend="cpu")
-    torch.testing.assert_close(again, output, rtol=0, atol=0)
+    repeated, _ = recurrence(mode, x, weights, state, backend="cpu")
+    torch.testing.assert_close(repeated, output, rtol=0, atol=0)
     doubled = torch.autograd.grad(2 * loss, leaves)
     for a, b in zip(first, doubled, strict=True):
         torch.testing.assert_close(2 * a, b)
@@ -128,7 +126,8 @@ def test_a_graph_can_be_used_twice_and_gives_the_same_bits(mode: str, inputs: in
 def test_same_threads_same_bits(mode: str, inputs: int, threads: Any) -> None:
     """For a long batch, where each thread sums its own part of the gradients."""
     threads(2)
-    x, weights, state, _ = Case(mode, 2, torch.float32, steps=50, batch=64, num_blocks=16, inputs=inputs).tensors()
+    case = Case(mode=mode, dtype=torch.float32, steps=50, batch=64, num_blocks=16, inputs=inputs)
+    x, weights, state, _ = case.tensors()
 
     def run() -> list[Tensor]:
         output, _ = recurrence(mode, x, weights, state, backend="cpu")
@@ -142,7 +141,8 @@ def test_same_threads_same_bits(mode: str, inputs: int, threads: Any) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_outputs_of_few_inputs_do_not_depend_on_the_number_of_threads(mode: str, threads: Any) -> None:
-    x, weights, state, lengths = Case(mode, 2, torch.float32, steps=20, batch=9, num_blocks=9, packed=True).tensors()
+    case = Case(mode=mode, dtype=torch.float32, steps=20, batch=9, num_blocks=9, packed=True)
+    x, weights, state, lengths = case.tensors()
     outputs = []
     for count in (1, 2):
         threads(count)
@@ -160,7 +160,7 @@ def test_only_the_last_state_has_a_gradient(mode: str, monkeypatch: pytest.Monke
         return backward(arguments, stored, grad_output, *rest)
 
     monkeypatch.setattr(cpu, "backward", watch)
-    x, weights, state, _ = Case(mode, 2, torch.float64).tensors()
+    x, weights, state, _ = Case(mode=mode).tensors()
     leaves = (x, weights.recurrent, *state)
     grads = []
     for backend in ("cpu", "reference"):
@@ -239,9 +239,9 @@ def test_a_stack_streamed_is_its_layers_one_after_the_other(
     mode: str, packed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cpu, "chunk_rows", lambda columns, dtype: 20)  # chunks of four steps, the last of two
-    case = Case(mode, 2, torch.float64, steps=10, packed=packed, num_blocks=4)
+    case = Case(mode=mode, steps=10, packed=packed, num_blocks=4)
     x, first, state, lengths = case.tensors()
-    _, second, other_state, _ = Case(mode, 2, torch.float64, inputs=8, num_blocks=4).tensors()
+    _, second, other_state, _ = Case(mode=mode, inputs=8, num_blocks=4).tensors()
     weight, bias = torch.randn(5, 8, dtype=torch.float64), torch.randn(5, dtype=torch.float64)
     states = tuple(torch.stack(parts) for parts in zip(state, other_state, strict=True))
     with torch.no_grad():
@@ -257,7 +257,7 @@ def test_a_stack_streamed_is_its_layers_one_after_the_other(
     assert not can_stream("auto", x, [first, second], states)
 
 
-def test_a_chunk_holds_so_many_bytes_and_never_few_rows() -> None:
+def test_a_chunk_has_a_fixed_size_and_never_few_rows() -> None:
     assert cpu.chunk_rows(512, torch.float32) * 512 * 4 == cpu.CHUNK_BYTES
     assert cpu.chunk_rows(512, torch.float64) * 512 * 8 == cpu.CHUNK_BYTES
     assert cpu.chunk_rows(1 << 20, torch.float32) == cpu.FEWEST_ROWS
@@ -276,14 +276,14 @@ def test_an_empty_batch() -> None:
 
 def test_numbers_too_small_for_normal_floats_stay() -> None:
     """A library linked with -ffast-math would flush them to zero in the whole process."""
-    recurrence("RNN_TANH", *Case("RNN_TANH", 2, torch.float32).tensors()[:3], backend="cpu")
+    recurrence("RNN_TANH", *Case(mode="RNN_TANH", dtype=torch.float32).tensors()[:3], backend="cpu")
     tiny = torch.full((4,), 1e-40)
     assert (tiny * 0.5 != 0).all()
     assert ctypes.c_float(1e-40).value != 0
 
 
 def test_a_named_backend_is_used_or_says_why_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    x, weights, state, _ = Case("LSTM", 2, torch.float32).tensors()
+    x, weights, state, _ = Case(mode="LSTM", dtype=torch.float32).tensors()
     with raises(ArgumentError, argument="backend", got="cuda"):
         recurrence("LSTM", x, weights, state, backend="cuda")
     for fact, layer in (
@@ -301,8 +301,8 @@ def test_a_named_backend_is_used_or_says_why_not(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("block_size", [2, 3, 6, 20])
 @pytest.mark.parametrize("value", [float("inf"), float("nan")])
-def test_what_is_not_finite_spreads_as_in_the_reference(mode: str, block_size: int, value: float) -> None:
-    case = Case(mode, block_size, torch.float64, num_blocks=3)
+def test_non_finite_values_spread_as_in_the_reference(mode: str, block_size: int, value: float) -> None:
+    case = Case(mode=mode, block_size=block_size, num_blocks=3)
     x, weights, state, _ = case.tensors()
     with torch.no_grad():
         x[3, 1, 1] = value

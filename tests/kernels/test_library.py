@@ -13,6 +13,7 @@ import torch
 
 from parallelrnn import ParaGRU
 from parallelrnn.kernels import cpu, dispatch, library
+from tests.support import warns
 
 ROOT = Path(__file__).parents[2]
 
@@ -40,7 +41,7 @@ def test_instructions_can_be_chosen_by_name() -> None:
     assert other.instruction_sets == ()
     assert "PARALLELRNN_INSTRUCTIONS=mmx" in other.problem
     assert library.BUILT.instruction_sets[0].name in other.advice
-    missing = library.Library(Path("nowhere"), problem="missing")
+    missing = library.Library(path=Path("nowhere"), problem="missing")
     assert library.only(missing, "avx2") is missing
 
 
@@ -49,9 +50,10 @@ def test_without_kernels_the_reference_runs_and_one_warning_says_what_to_do(monk
     expected, _ = layer(x)
     monkeypatch.setattr(cpu, "INSTRUCTIONS", None)
     monkeypatch.setattr(dispatch, "INSTRUCTIONS", None)
-    monkeypatch.setattr(dispatch, "LIBRARY", library.Library(Path("nowhere"), problem="the C kernels were not built"))
+    missing = library.Library(path=Path("nowhere"), problem="not built")
+    monkeypatch.setattr(dispatch, "LIBRARY", missing)
     dispatch._warn_slow.cache_clear()
-    with pytest.warns(UserWarning, match=r"the C kernels were not built.*install a C compiler.*doctor"):
+    with warns(UserWarning, missing.problem, missing.advice, "`parallelrnn doctor`"):
         output, _ = layer(x)
     layer(x)  # a second warning would be an error
     torch.testing.assert_close(output, expected)

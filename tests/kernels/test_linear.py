@@ -48,7 +48,7 @@ def test_can_be_differentiated_twice() -> None:
     torch.testing.assert_close(penalties[0] / penalties[1].norm(), penalties[1] / penalties[1].norm(), **TOLERANCE)
 
 
-def test_what_needs_no_gradient_gets_none() -> None:
+def test_tensors_that_need_no_gradient_get_none() -> None:
     x, weight = torch.randn(9000, 64), torch.randn(64, 64, requires_grad=True)
     linear(x, weight, None).sum().backward()
     assert x.grad is None

@@ -40,7 +40,7 @@ def test_memory_comes_back_with_the_last_tensor_on_it_and_is_lent_again() -> Non
     assert pool.free == 0
 
 
-def test_no_more_is_held_than_was_used_at_one_time() -> None:
+def test_the_pool_holds_no_more_than_was_used_at_one_time() -> None:
     pool = Pool()
     sizes = [(LARGE // 4) * factor for factor in range(1, 9)]
     for size in sizes:  # one after the other, each of another size
@@ -141,10 +141,10 @@ def test_a_forked_process_has_memory_of_its_own() -> None:
         torch.set_num_threads(before)
 
 
-def test_without_memory_it_says_how_much_was_wanted_and_continues() -> None:
+def test_without_memory_the_error_says_how_much_was_requested() -> None:
     pool = Pool()
     tensor = pool.empty(SHAPE, torch.float32)
-    with pytest.raises(MemoryError, match=r"not enough memory for a tensor of \d+ bytes"):
+    with pytest.raises(MemoryError, match=f"{1 << 62} bytes"):
         pool.empty((1 << 60,), torch.float32)
     assert pool.used == pool.most_used == 2 * LARGE
     del tensor

@@ -21,9 +21,7 @@ MODES = list(GATES)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("inputs", [3, pytest.param(12, marks=pytest.mark.slow)])
 def test_derivatives_against_differences(mode: str, inputs: int) -> None:
-    x, weights, state, lengths = Case(
-        mode, 2, torch.float64, steps=3, batch=2, num_blocks=2, inputs=inputs, packed=True
-    ).tensors()
+    x, weights, state, lengths = Case(mode=mode, steps=3, batch=2, num_blocks=2, inputs=inputs, packed=True).tensors()
 
     def run(x: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor, b_hh: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
         output, final = recurrence(mode, x, Weights(w_ih, w_hh, b_ih, b_hh), state, lengths, backend="cpu")
@@ -38,7 +36,7 @@ def test_derivatives_against_differences(mode: str, inputs: int) -> None:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("inputs", [3, 12])
 def test_operators_keep_the_rules_of_torch(mode: str, inputs: int) -> None:
-    x, weights, state, lengths = Case(mode, 2, torch.float64, inputs=inputs, packed=True).tensors()
+    x, weights, state, lengths = Case(mode=mode, inputs=inputs, packed=True).tensors()
     c_0 = state[1] if len(state) > 1 else None
     operator = getattr(torch.ops.parallelrnn, mode.split("_")[0].lower()).default
     arguments = (x, *weights[:4], state[0], c_0, lengths, mode, False, "cpu")
@@ -149,7 +147,7 @@ def test_is_traced_alike_with_and_without_gradients(cls: Any) -> None:
 @pytest.mark.parametrize("mode", MODES)
 def test_many_gradients_at_once(mode: str) -> None:
     """torch.autograd.grad with is_grads_batched, which jacobian(vectorize=True) uses."""
-    x, weights, state, _ = Case(mode, 2, torch.float64, steps=3).tensors()
+    x, weights, state, _ = Case(mode=mode, steps=3).tensors()
     leaves = (x, weights.recurrent, *state)
     output, _ = recurrence(mode, x, weights, state, backend="cpu")
     grads = torch.randn(4, *output.shape, dtype=torch.float64)

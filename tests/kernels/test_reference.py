@@ -77,7 +77,7 @@ def test_steps_beyond_a_sequence_leave_its_state_alone(reverse: bool) -> None:
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-def test_what_lies_beyond_a_sequence_changes_no_value_and_no_gradient(reverse: bool) -> None:
+def test_padding_changes_no_value_and_no_gradient(reverse: bool) -> None:
     leaves = torch.randn(4, 3, requires_grad=True), torch.randn(1, 2, 2, 2, requires_grad=True)
     x, lengths = torch.randn(6, 2, 3), torch.tensor([6, 2])
     other = x.clone()

@@ -69,13 +69,13 @@ def by_reference(module: Any, x: Tensor, monkeypatch: pytest.MonkeyPatch) -> lis
 
 
 def assert_close(actual: list[Tensor], expected: list[Tensor]) -> None:
-    for mine, its in zip(actual, expected, strict=True):
-        torch.testing.assert_close(mine, its, rtol=0, atol=TOLERANCE * max(1.0, its.abs().max().item()))
+    for ours, theirs in zip(actual, expected, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=TOLERANCE * max(1.0, theirs.abs().max().item()))
 
 
 def assert_same_bits(actual: list[Tensor], expected: list[Tensor]) -> None:
-    for mine, its in zip(actual, expected, strict=True):
-        torch.testing.assert_close(mine, its, rtol=0, atol=0)
+    for ours, theirs in zip(actual, expected, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
 
 
 def in_threads(work: Callable[[int], None]) -> None:

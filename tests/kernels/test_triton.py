@@ -37,7 +37,7 @@ CELLS = ("RNN_TANH", "LSTM", "GRU")
 TOL = {torch.float32: (1e-6, 1e-5), torch.float64: (1e-14, 1e-13)}
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Problem:
     """The arguments of a recurrence, and the gradients that come back to it."""
 
@@ -96,15 +96,15 @@ def problem(
     # From a full sequence down to an empty one, and over again.
     real = torch.tensor([max(0, steps - 2 * (row % 3)) for row in range(batch)], device=DEVICE)
     return Problem(
-        mode,
-        random(steps, batch, gates * hidden_size),
-        random(gates, num_blocks, block_size, block_size, scale=0.7 / block_size**0.5),
-        random(gates * hidden_size) if bias else None,
-        tuple(random(batch, hidden_size) for _ in range(NUM_STATES[mode])),
-        real if lengths else None,
-        reverse,
-        random(steps, batch, hidden_size),
-        tuple(random(batch, hidden_size) for _ in range(NUM_STATES[mode])),
+        mode=mode,
+        u=random(steps, batch, gates * hidden_size),
+        recurrent=random(gates, num_blocks, block_size, block_size, scale=0.7 / block_size**0.5),
+        recurrent_bias=random(gates * hidden_size) if bias else None,
+        state=tuple(random(batch, hidden_size) for _ in range(NUM_STATES[mode])),
+        lengths=real if lengths else None,
+        reverse=reverse,
+        grad_output=random(steps, batch, hidden_size),
+        grad_final=tuple(random(batch, hidden_size) for _ in range(NUM_STATES[mode])),
     )
 
 
@@ -180,9 +180,9 @@ def test_programs_that_run_more_than_one_round_of_sequences(
 @pytest.mark.parametrize("mode", CELLS)
 def test_gradients_that_are_none_count_as_zero(mode: str) -> None:
     case = problem(mode, lengths=True)
-    given = (case.grad_output, *case.grad_final)
-    for present in range(len(given)):
-        case.grad_output, *final = [g if index == present else None for index, g in enumerate(given)]
+    tensors = (case.grad_output, *case.grad_final)
+    for present in range(len(tensors)):
+        case.grad_output, *final = [g if index == present else None for index, g in enumerate(tensors)]
         case.grad_final = tuple(final)
         check(case)
 
@@ -231,12 +231,12 @@ def test_backward_twice_gives_the_same_bits_and_leaves_what_it_was_given_alone(m
 def test_what_is_saved(mode: str) -> None:
     case = problem(mode, lengths=True)
     u = case.u.clone()
-    given = (case.recurrent, case.recurrent_bias, case.state, case.lengths, case.reverse)
-    output, final, nothing = triton.run_forward(mode, u, *given, False)
+    tensors = (case.recurrent, case.recurrent_bias, case.state, case.lengths, case.reverse)
+    output, final, nothing = triton.run_forward(mode, u, *tensors, False)
     assert nothing == ()
     assert torch.equal(u, case.u)
 
-    trained, trained_final, saved = triton.run_forward(mode, u, *given, True)
+    trained, trained_final, saved = triton.run_forward(mode, u, *tensors, True)
     assert all(map(torch.equal, (trained, *trained_final), (output, *final)))
     if not mode.startswith("RNN"):
         assert saved[-1].data_ptr() == u.data_ptr()
@@ -275,7 +275,7 @@ def test_activations_to_the_last_places(mode: str, function: Callable[[Tensor], 
     assert (error < (4 + x.abs()) * torch.finfo(dtype).eps)[visible].all()
 
 
-def test_not_a_number_goes_through() -> None:
+def test_nan_propagates() -> None:
     for mode in GATES:
         case = problem(mode, 1, 1)
         case.u[0, 0, 0] = torch.nan
@@ -344,7 +344,7 @@ def test_what_is_supported(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("mode", GATES)
-def test_what_is_launched_is_what_hardware_takes(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_launches_fit_the_hardware(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One axis of programs of 32 units, and warps by powers of two; for every block size and dtype."""
     launched: list[tuple[tuple[int, ...], int]] = []
 
@@ -433,7 +433,7 @@ def test_the_kernels_compile_and_compute_no_place_in_32_bits(tmp_path: Path) -> 
         stdout=subprocess.PIPE,
         check=True,
     )
-    code = [text for both in json.loads(run.stdout) for text in both]
+    code = [text for pair in json.loads(run.stdout) for text in pair]
     assert len(code) == 2 * len(cases)
     for text in code:
         lines = [re.sub(r" loc\(.*", "", line) for line in text.splitlines()]

@@ -31,39 +31,40 @@ def operator(mode: str, suffix: str = "") -> Any:
 
 def arguments(mode: str, block_size: int = 2, inputs: int = 3, dtype: torch.dtype = torch.float64) -> dict[str, Any]:
     """Those of an operator, by name: 7 steps of 5 sequences, 3 blocks."""
-    x, weights, state, lengths = Case(mode, block_size, dtype, inputs=inputs, packed=True).tensors()
+    case = Case(mode=mode, block_size=block_size, dtype=dtype, inputs=inputs, packed=True)
+    x, weights, state, lengths = case.tensors()
     tensors = (x, *weights[:4], state[0], state[1] if len(state) > 1 else None, lengths)
     named = {name: None if t is None else t.detach() for name, t in zip(TENSORS, tensors, strict=True)}
     return {**named, "mode": mode, "reverse": False, "backend": "cpu"}
 
 
-def forward(given: dict[str, Any]) -> tuple[Tensor, ...]:
-    results: tuple[Tensor, ...] = operator(given["mode"])(*given.values(), True)
+def forward(args: dict[str, Any]) -> tuple[Tensor, ...]:
+    results: tuple[Tensor, ...] = operator(args["mode"])(*args.values(), True)
     return results
 
 
-def backward_arguments(given: dict[str, Any]) -> dict[str, Any]:
-    output, h_n, c_n, cells, gates = forward(given)
+def backward_arguments(args: dict[str, Any]) -> dict[str, Any]:
+    output, h_n, c_n, cells, gates = forward(args)
     grads = {"grad_output": output, "grad_h_n": h_n, "grad_c_n": c_n if c_n.numel() else None}
-    return {**grads, **given, "output": output, "cells": cells, "gates": gates}
+    return {**grads, **args, "output": output, "cells": cells, "gates": gates}
 
 
-def backward(given: dict[str, Any]) -> tuple[Tensor, ...]:
-    results: tuple[Tensor, ...] = operator(given["mode"], "_backward")(*given.values(), True)
+def backward(args: dict[str, Any]) -> tuple[Tensor, ...]:
+    results: tuple[Tensor, ...] = operator(args["mode"], "_backward")(*args.values(), True)
     return results
 
 
-def stream_arguments(given: dict[str, Any]) -> dict[str, Any]:
+def stream_arguments(args: dict[str, Any]) -> dict[str, Any]:
     """One layer with an aggregate of four features."""
-    lists = {name: [given[name]] for name in TENSORS[1:5]}
-    states = {name: None if given[name] is None else given[name][None] for name in ("h_0", "c_0")}
-    width = given["h_0"].shape[1]
+    lists = {name: [args[name]] for name in TENSORS[1:5]}
+    states = {name: None if args[name] is None else args[name][None] for name in ("h_0", "c_0")}
+    width = args["h_0"].shape[1]
     aggregate = {"aggregate_weight": torch.randn(4, width).double(), "aggregate_bias": torch.randn(4).double()}
-    return {"x": given["x"], **lists, **states, "lengths": given["lengths"], **aggregate, "mode": given["mode"]}
+    return {"x": args["x"], **lists, **states, "lengths": args["lengths"], **aggregate, "mode": args["mode"]}
 
 
-def run_stream(given: dict[str, Any]) -> tuple[Tensor, ...]:
-    results: tuple[Tensor, ...] = torch.ops.parallelrnn.stream(*given.values())
+def run_stream(args: dict[str, Any]) -> tuple[Tensor, ...]:
+    results: tuple[Tensor, ...] = torch.ops.parallelrnn.stream(*args.values())
     return results
 
 
@@ -89,16 +90,16 @@ def wrong(name: str, tensor: Tensor) -> list[Tensor]:
 def test_no_tensor_that_does_not_fit_is_taken(
     mode: str, block_size: int, inputs: int, prepare: Callable[..., Any], run: Callable[..., Any]
 ) -> None:
-    given = prepare(arguments(mode, block_size, inputs))
-    run(given)  # as it is, it fits
-    for name, value in given.items():
+    args = prepare(arguments(mode, block_size, inputs))
+    run(args)  # as it is, it fits
+    for name, value in args.items():
         in_list = isinstance(value, list)
         tensor = value[0] if in_list else value
         if not isinstance(tensor, Tensor) or not tensor.numel():
             continue
         for other in wrong(name, tensor):
             with pytest.raises((TensorError, UnavailableError)):
-                run({**given, name: [other] if in_list else other})
+                run({**args, name: [other] if in_list else other})
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -113,9 +114,9 @@ def test_how_tensors_lie_in_memory_changes_nothing(mode: str, block_size: int, i
             return tensor.permute(*reversed(range(tensor.dim()))).contiguous().permute(*reversed(range(tensor.dim())))
         return torch.stack([tensor, tensor], -1)[..., 0]
 
-    given = arguments(mode, block_size, inputs)
+    args = arguments(mode, block_size, inputs)
     for prepare, run in ((dict, forward), (backward_arguments, backward), (stream_arguments, run_stream)):
-        plain = prepare(given)
+        plain = prepare(args)
         expected = run(plain)
         for how in ("gaps", "turned", "negated"):
             laid = {
@@ -152,7 +153,7 @@ def test_missing_and_additional_tensors_are_rejected() -> None:
 
 
 def test_plain_calls_are_validated_too() -> None:
-    x, weights, state, lengths = Case("GRU", 2, torch.float32, packed=True).tensors()
+    x, weights, state, lengths = Case(mode="GRU", dtype=torch.float32, packed=True).tensors()
     double = torch.ones(18).double()
     for argument, call in (
         ("x", lambda: recurrence("GRU", x[..., :2], weights, state)),
@@ -167,31 +168,31 @@ def test_plain_calls_are_validated_too() -> None:
                 call()
 
 
-def _layers(given: dict[str, Any]) -> dict[str, Any]:
+def _layers(args: dict[str, Any]) -> dict[str, Any]:
     """A stack of two layers."""
-    layer = stream_arguments(given)
-    width = given["h_0"].shape[1]
-    second = torch.randn(given["weight_ih"].shape[0], width).double()
+    layer = stream_arguments(args)
+    width = args["h_0"].shape[1]
+    second = torch.randn(args["weight_ih"].shape[0], width).double()
     doubled = {name: layer[name] * 2 for name in TENSORS[1:5]} | {"h_0": layer["h_0"].expand(2, -1, -1)}
-    return {**layer, **doubled, "weight_ih": [given["weight_ih"], second]}
+    return {**layer, **doubled, "weight_ih": [args["weight_ih"], second]}
 
 
 @pytest.mark.parametrize("empty", ["num_blocks", "block_size"])
 @pytest.mark.parametrize("mode", MODES)
 def test_no_block_and_no_unit_are_rejected(mode: str, empty: str) -> None:
     """A division by zero in C ends the process."""
-    given = arguments(mode)
+    args = arguments(mode)
     shape = (len(GATES[mode]), 0, 2, 2) if empty == "num_blocks" else (len(GATES[mode]), 3, 0, 0)
     nothing = {"weight_hh": torch.zeros(shape).double(), "bias_ih": None, "bias_hh": None}
     with raises(TensorError, argument="recurrent", got=shape):
-        forward({**given, **nothing, "weight_ih": given["weight_ih"][:0], "h_0": given["h_0"][:, :0]})
+        forward({**args, **nothing, "weight_ih": args["weight_ih"][:0], "h_0": args["h_0"][:, :0]})
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("block_size", [2, 20])
 def test_no_inputs_at_all(mode: str, block_size: int) -> None:
     """Blocks that run by themselves."""
-    x, weights, state, _ = Case(mode, block_size, torch.float64, inputs=0).tensors()
+    x, weights, state, _ = Case(mode=mode, block_size=block_size, inputs=0).tensors()
     results = []
     for backend in ("cpu", "reference"):
         output, _ = recurrence(mode, x, weights, state, backend=backend)
@@ -202,13 +203,13 @@ def test_no_inputs_at_all(mode: str, block_size: int) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_no_steps_and_no_sequences(mode: str) -> None:
-    given = arguments(mode)
-    output, h_n, *_ = forward({**given, "x": given["x"][:0]})
+    args = arguments(mode)
+    output, h_n, *_ = forward({**args, "x": args["x"][:0]})
     assert output.shape == (0, 5, 6)
-    torch.testing.assert_close(h_n, given["h_0"], rtol=0, atol=0)
-    nobody = {"x": given["x"][:1, :0].expand(1 << 50, 0, 3), "lengths": None}  # as many chunks would fill the memory
-    nobody |= {name: None if given[name] is None else given[name][:0] for name in ("h_0", "c_0")}
-    assert forward({**given, **nobody})[0].shape == (1 << 50, 0, 6)
+    torch.testing.assert_close(h_n, args["h_0"], rtol=0, atol=0)
+    nobody = {"x": args["x"][:1, :0].expand(1 << 50, 0, 3), "lengths": None}  # as many chunks would fill the memory
+    nobody |= {name: None if args[name] is None else args[name][:0] for name in ("h_0", "c_0")}
+    assert forward({**args, **nobody})[0].shape == (1 << 50, 0, 6)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -216,14 +217,14 @@ def test_no_steps_and_no_sequences(mode: str) -> None:
 def test_lengths_that_no_sequence_has(mode: str, inputs: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Below zero is none, beyond the end is all: as in the reference, whose mask they make."""
     monkeypatch.setattr("parallelrnn.kernels.cpu.chunk_rows", lambda columns, dtype: 10)  # chunks of two steps
-    given = arguments(mode, inputs=inputs)
+    args = arguments(mode, inputs=inputs)
     least, most = torch.iinfo(torch.int64).min, torch.iinfo(torch.int64).max
     outside, inside = torch.tensor([least, -1, 3, 8, most]), torch.tensor([0, 0, 3, 7, 7])
     for reverse in (False, True):
         options = {"reverse": reverse}
         for ours, theirs in zip(
-            backward(backward_arguments({**given, **options, "lengths": outside})),
-            backward(backward_arguments({**given, **options, "lengths": inside})),
+            backward(backward_arguments({**args, **options, "lengths": outside})),
+            backward(backward_arguments({**args, **options, "lengths": inside})),
             strict=True,
         ):
             torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
@@ -231,21 +232,19 @@ def test_lengths_that_no_sequence_has(mode: str, inputs: int, monkeypatch: pytes
 
 def test_sizes_that_no_memory_has() -> None:
     """One number, expanded: its products pass what 64 bits hold."""
-    given = arguments("GRU", dtype=torch.float32)
-    number, state = given["x"][:1, :1], given["h_0"][:1]
+    args = arguments("GRU", dtype=torch.float32)
+    number, state = args["x"][:1, :1], args["h_0"][:1]
     for steps, batch in ((1 << 46, 1), (1 << 40, 1 << 20)):
         huge = {"x": number.expand(steps, batch, 3), "h_0": state.expand(batch, 6), "lengths": None}
         with pytest.raises(MemoryError, match=r"\d+ bytes"):
-            forward({**given, **huge})
+            forward({**args, **huge})
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("value", [float("inf"), float("nan")])
 @pytest.mark.parametrize("where", ["recurrent", "input", "state"])
-def test_what_is_not_finite_in_weights_and_state_spreads_as_in_the_reference(
-    mode: str, value: float, where: str
-) -> None:
-    x, weights, state, _ = Case(mode, 3, torch.float64).tensors()
+def test_non_finite_weights_and_states_spread_as_in_the_reference(mode: str, value: float, where: str) -> None:
+    x, weights, state, _ = Case(mode=mode, block_size=3).tensors()
     weights, state = Weights(*(None if w is None else w.detach() for w in weights)), tuple(s.detach() for s in state)
     {"recurrent": weights.recurrent, "input": weights.input, "state": state[0]}[where].view(-1)[1] = value
     ours, theirs = (recurrence(mode, x, weights, state, backend=name)[0] for name in ("cpu", "reference"))
@@ -254,7 +253,7 @@ def test_what_is_not_finite_in_weights_and_state_spreads_as_in_the_reference(
 
 def test_layers_of_another_width_are_not_streamed() -> None:
     """The output has the width of the state; a wider layer would write beyond it."""
-    x, weights, state, _ = Case("GRU", 2, torch.float64, num_blocks=30).tensors()
+    x, weights, state, _ = Case(mode="GRU", num_blocks=30).tensors()
     with torch.no_grad(), raises(TensorError, "(1, 5, 60)", "(1, 5, 4)", argument="state"):
         stream("GRU", x, [weights], (state[0][None, :, :4],))
 

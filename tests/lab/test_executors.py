@@ -215,7 +215,7 @@ def test_a_signal_saves_a_checkpoint(tmp_path: Path) -> None:
     assert load(tmp_path) == load(tmp_path / "uninterrupted")
 
 
-def test_what_another_command_saves_meanwhile_counts(tmp_path: Path) -> None:
+def test_results_that_another_command_saves_meanwhile_count(tmp_path: Path) -> None:
     first, second = tiny(("ParaGRU",), 2)
     run_jobs([second], tmp_path / "elsewhere", engine="here", threads=1)
     store, (run,) = RunStore(tmp_path), RunStore(tmp_path / "elsewhere").load("adding")

@@ -71,7 +71,7 @@ def test_speed_table() -> None:
     metrics = {}
     for name, factor in {"2": 1.0, VANILLA: 4.0}.items():
         for which in PASSES:
-            metrics |= {f"{name} {which} {what}": factor * value for what, value in (("mean", 3.0), ("median", 2.0))}
+            metrics |= {f"{name} {which} {kind}": factor * value for kind, value in (("mean", 3.0), ("median", 2.0))}
             metrics[f"{name} {which} sd"] = 0.5
     text = show(make_run("speed", metrics, details={"disturbed_rounds": 40, "disturbed": True}))
     rows = {row[0]: row for row in rows_of(text)}

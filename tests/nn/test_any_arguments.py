@@ -79,8 +79,8 @@ def layer_options(kind: str) -> st.SearchStrategy[dict[str, Any]]:
             return {**options, "hidden_size": sizes[0] * len(sizes), "block_size": sizes[0]}
         return {**options, "hidden_size": sum(sizes), "block_size": sizes}
 
-    ways = st.sampled_from(["equal", "unequal", "polar"])
-    return st.tuples(st.fixed_dictionaries(common), blocks, ways).map(with_blocks)
+    layouts = st.sampled_from(["equal", "unequal", "polar"])
+    return st.tuples(st.fixed_dictionaries(common), blocks, layouts).map(with_blocks)
 
 
 @pytest.mark.parametrize("kind", LAYERS)
@@ -250,7 +250,7 @@ def test_inputs_that_fit_give_finite_outputs_and_all_others_are_rejected(name: s
         lambda: BlockRecurrentTransformer(3, 8, num_layers=2**40),
     ],
 )
-def test_what_no_machine_holds_is_rejected_before_memory_is_taken(make: Callable[[], Any]) -> None:
+def test_impossible_sizes_are_rejected_before_allocation(make: Callable[[], Any]) -> None:
     with raises(ArgumentError, "bytes", torch.float32, hint="use smaller sizes"):
         make()
 

@@ -94,14 +94,14 @@ def test_an_ill_conditioned_transform_is_reported() -> None:
         dense.weight_hh_l0.copy_(
             torch.tensor([[0.5, 0.4, 1, 0], [-0.4, 0.5, 0, 1], [0, 0, 0.5, 0.4001], [0, 0, -0.4001, 0.5]])
         )
-    with pytest.warns(UserWarning, match=r"layer 0 \(forward\).* condition number [0-9.]+e\+0[3-9]"):
+    with pytest.warns(UserWarning, match=r"layer 0 \(forward\).* [0-9.]+e\+0[3-9]\b"):
         from_torch(dense, block_size=2)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         from_torch(dense, block_size=[4])  # whole blocks lose nothing
 
 
-def test_what_has_no_blocks_is_rejected() -> None:
+def test_modules_without_blocks_are_rejected() -> None:
     dense = linear_rnn(4)
     with torch.no_grad():
         dense.weight_hh_l0.copy_(

@@ -174,7 +174,7 @@ def functions() -> list[Case]:
 
 
 @pytest.mark.parametrize("cases", [tensors, constructors, functions])
-def test_errors_carry_the_argument_and_what_came(cases: Callable[[], list[Case]]) -> None:
+def test_errors_carry_the_argument_and_its_value(cases: Callable[[], list[Case]]) -> None:
     for number, (call, kind, argument, got) in enumerate(cases()):
         with pytest.raises(kind) as caught:
             call()

@@ -41,10 +41,10 @@ def others(module: nn.Module) -> list[torch.Tensor]:
 @pytest.mark.parametrize("name", ["uniform_", "identity_", "orthogonal_"])
 def test_only_recurrent_matrices_change(make: Callable[[], Any], name: str) -> None:
     module = make()
-    before, rest = [m.clone() for m in matrices(module)], others(module)
+    before, weights = [m.clone() for m in matrices(module)], others(module)
     assert getattr(initialize, name)(module) is module
     assert all(not torch.equal(a, b) for a, b in zip(before, matrices(module), strict=True))
-    assert all(torch.equal(a, b) for a, b in zip(rest, others(module), strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(weights, others(module), strict=True))
 
 
 @every_module
@@ -66,13 +66,13 @@ def test_blocks_begin_with_the_memory_of_a_layer_of_their_size(cls: Any, block_s
         assert matrix.abs().max() <= 1 / math.sqrt(len(matrix))
     largest = max(float(matrix.abs().max()) * math.sqrt(len(matrix)) for matrix in matrices(layer))
     assert largest > 0.9
-    for rest in others(layer)[:-2]:  # the aggregate's are its own
-        assert rest.abs().max() <= 1 / math.sqrt(16)
+    for weights in others(layer)[:-2]:  # the aggregate's are its own
+        assert weights.abs().max() <= 1 / math.sqrt(16)
 
 
 @pytest.mark.parametrize("nonlinearity", ["linear", "relu"])
 @pytest.mark.parametrize("again", [False, True])
-def test_what_nothing_bounds_does_not_grow(nonlinearity: str, again: bool) -> None:
+def test_unbounded_states_do_not_grow(nonlinearity: str, again: bool) -> None:
     torch.manual_seed(0)
     layer = ParaRNN(1, 512, nonlinearity=nonlinearity)
     if again:
@@ -135,7 +135,7 @@ def _kind(part: np.ndarray) -> str:
     return "C-2"
 
 
-def test_what_cannot_be_filled_stays_as_it_was() -> None:
+def test_weights_that_cannot_be_initialised_stay_as_they_were() -> None:
     layer = ParaRNN(3, 10, block_size=[4, 6])
     before = [m.clone() for m in matrices(layer)]
     with raises(ArgumentError, argument="module", got=6):
@@ -146,7 +146,7 @@ def test_what_cannot_be_filled_stays_as_it_was() -> None:
 @pytest.mark.parametrize("cls", [ParaLSTM, nn.LSTM, ParaGRU, nn.GRUCell])
 def test_chrono(cls: Any) -> None:
     module = cls(3, 500)
-    rest = [p.detach().clone() for name, p in module.named_parameters() if "bias" not in name]
+    weights = [p.detach().clone() for name, p in module.named_parameters() if "bias" not in name]
     initialize.chrono_(module, longest=100)
     for name, bias in module.named_parameters():
         if not name.startswith("bias_ih"):
@@ -161,7 +161,7 @@ def test_chrono(cls: Any) -> None:
         # A gate at sigmoid(log u) = u / (1 + u) forgets at a rate 1 / (1 + u): memories of up to 100 steps.
         assert (1 / (1 - torch.sigmoid(gates[1])) <= 100.01).all()
     after = [p.detach() for name, p in module.named_parameters() if "bias" not in name]
-    assert all(torch.equal(a, b) for a, b in zip(rest, after, strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(weights, after, strict=True))
 
 
 WAVERS = [

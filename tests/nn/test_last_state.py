@@ -36,8 +36,8 @@ def test_one_linear_layer_equals_the_loop(
         leaves = [leaf, *module.parameters()]  # at one step the recurrent matrix is not used
         gradients = torch.autograd.grad((state * weight).sum(), leaves, materialize_grads=True)
         results.append([state, *gradients])
-    for mine, its in zip(*results, strict=True):
-        torch.testing.assert_close(mine, its, **TOLERANCE)
+    for ours, theirs in zip(*results, strict=True):
+        torch.testing.assert_close(ours, theirs, **TOLERANCE)
 
 
 @pytest.mark.parametrize("cls", [ParaRNN, ParaLSTM, ParaGRU])

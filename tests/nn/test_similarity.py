@@ -38,8 +38,8 @@ def test_blocks_are_as_small_as_the_condition_allows(blocks: list[Array], sizes:
     form = smallest_blocks(matrix, 1e4)
     assert sorted(map(len, form.blocks)) == sizes
     assert form.condition <= 1e4
-    again = form.transform @ block_diag(*form.blocks) @ np.linalg.inv(form.transform)
-    np.testing.assert_allclose(again, matrix, atol=1e-11)
+    product = form.transform @ block_diag(*form.blocks) @ np.linalg.inv(form.transform)
+    np.testing.assert_allclose(product, matrix, atol=1e-11)
 
 
 def test_one_block_is_always_possible() -> None:
@@ -79,8 +79,8 @@ def test_repeated_eigenvalues_with_eigenvectors_of_their_own_are_no_obstacle(mat
     for similar in (matrix, rotation @ matrix @ rotation.T):
         form = block_diagonalize(similar, (2,) * (len(matrix) // 2))
         assert form.condition < 2
-        again = form.transform @ block_diag(*form.blocks) @ np.linalg.inv(form.transform)
-        np.testing.assert_allclose(again, similar, atol=1e-13)  # of eigenvalues moved by at most 6 * 16 units
+        product = form.transform @ block_diag(*form.blocks) @ np.linalg.inv(form.transform)
+        np.testing.assert_allclose(product, similar, atol=1e-13)  # of eigenvalues moved by at most 6 * 16 units
 
 
 @settings(max_examples=60, deadline=None)
@@ -94,5 +94,5 @@ def test_block_diagonal_form_is_similar_to_the_matrix(sizes: list[int], seed: in
         basis = form.transform[:, start : start + size]
         np.testing.assert_allclose(basis.T @ basis, np.eye(size), atol=1e-12)
         start += size
-    again = form.transform @ block_diag(*form.blocks)
-    np.testing.assert_allclose(again, matrix @ form.transform, atol=1e-11 * np.linalg.norm(matrix))
+    product = form.transform @ block_diag(*form.blocks)
+    np.testing.assert_allclose(product, matrix @ form.transform, atol=1e-11 * np.linalg.norm(matrix))

@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.utils.rnn import PackedSequence, pack_sequence, pad_packed_sequence
 
 from parallelrnn import ParaGRU, ParaLSTM, ParaRNN
-from tests.support import TWINS, as_tuple, dense_twin, random_state
+from tests.support import TWINS, as_tuple, dense_twin, random_state, warns
 
 LAYERS = [ParaRNN, ParaLSTM, ParaGRU]
 FLOAT64 = {"rtol": 1e-11, "atol": 1e-12}
@@ -73,8 +73,8 @@ def test_packed_sequences(cls: Any, block_size: Any, bidirectional: bool, enforc
     for index, sequence in enumerate(sequences):
         own = tuple(s[:, index] for s in as_tuple(state))
         alone = layer(sequence, own if len(own) == 2 else own[0])
-        got = padded[: len(sequence), index], tuple(s[:, index] for s in as_tuple(final))
-        assert_same(got, alone, **FLOAT64)
+        actual = padded[: len(sequence), index], tuple(s[:, index] for s in as_tuple(final))
+        assert_same(actual, alone, **FLOAT64)
 
     dense = dense_twin(layer)
     expected, expected_final = dense(packed, state)
@@ -120,7 +120,7 @@ def test_dropout_lies_between_layers_and_only_in_training() -> None:
     assert not torch.equal(h_n[0], other_h_n[0])
     assert torch.equal(output[-1], h_n[1])  # and nothing is dropped after the last layer
     assert torch.equal(layer.eval()(x)[0], layer(x)[0])
-    with pytest.warns(UserWarning, match=r"dropout=0\.5 .* num_layers"):
+    with warns(UserWarning, "dropout=0.5", "num_layers"):
         ParaLSTM(3, 8, dropout=0.5)
 
 
@@ -154,8 +154,8 @@ def test_autocast_is_close_and_keeps_states_and_gradients_in_the_dtype_of_the_we
     reference, _ = layer(x)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         output, final = layer(x)
-        again, _ = layer(x.bfloat16(), final)
-    assert output.dtype == again.dtype == (torch.bfloat16 if aggregate else torch.float32)
+        continued, _ = layer(x.bfloat16(), final)
+    assert output.dtype == continued.dtype == (torch.bfloat16 if aggregate else torch.float32)
     assert all(s.dtype == torch.float32 for s in as_tuple(final))
     # Each projection rounds once to bfloat16, 2^-9 of numbers around one; contracting blocks do not let it grow with T.
     torch.testing.assert_close(output.float(), reference, rtol=0, atol=0.02)
@@ -198,8 +198,8 @@ def test_calls_with_other_parameters(cls: Any) -> None:
     parameters = {
         k: torch.stack([a, b]) for (k, a), b in zip(layer.named_parameters(), other.parameters(), strict=True)
     }
-    both = torch.func.vmap(lambda p: torch.func.functional_call(layer, p, (x,))[0])(parameters)
-    torch.testing.assert_close(both, torch.stack([layer(x)[0], other(x)[0]]))
+    outputs = torch.func.vmap(lambda p: torch.func.functional_call(layer, p, (x,))[0])(parameters)
+    torch.testing.assert_close(outputs, torch.stack([layer(x)[0], other(x)[0]]))
 
 
 @each_layer

@@ -81,14 +81,14 @@ def test_outputs_states_and_gradients_equal_torch(
         return tuple(map(convert, value))
 
     args = [convert(value) for value in case.forward_input.args]
-    expected, got = tensors(theirs(*args)), tensors(ours(*args))
-    for theirs_value, our_value in zip(expected, got, strict=True):
+    expected, actual = tensors(theirs(*args)), tensors(ours(*args))
+    for theirs_value, our_value in zip(expected, actual, strict=True):
         assert_close(our_value, theirs_value, VALUE_UNITS)
 
     sources = tensors(args)
     expected = gradients(expected, [*theirs.parameters(), *sources])
-    got = gradients(got, [*ours.parameters(), *sources])
-    for theirs_value, our_value in zip(expected, got, strict=True):
+    actual = gradients(actual, [*ours.parameters(), *sources])
+    for theirs_value, our_value in zip(expected, actual, strict=True):
         assert_close(our_value, theirs_value, GRADIENT_UNITS)
 
 

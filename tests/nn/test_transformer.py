@@ -33,7 +33,7 @@ def sequences(steps: int = 17, batch: int = 3) -> Tensor:
 
 @pytest.mark.parametrize("attention", ATTENTIONS)
 @pytest.mark.parametrize("layers", [(-2,), (0, 2), range(3), ()], ids=str)
-def test_in_parts_it_is_one_call_wherever_it_is_cut(attention: str, layers: Any) -> None:
+def test_a_sequence_in_parts_gives_the_same_as_one_call(attention: str, layers: Any) -> None:
     model, x = small(attention=attention, recurrent_layers=layers), sequences()
     expected, last = model(x)
     weights = torch.randn_like(expected)

@@ -47,8 +47,8 @@ def test_it_is_a_linear_layer_left_to_itself(seed: int, blocks: tuple[int, int],
         dtype=torch.float64,
     )
     with torch.no_grad():
-        for mine, its in zip(layer.recurrent_blocks(), decoder.wave_blocks(), strict=True):
-            mine.matrix.copy_(its.matrix)
+        for ours, theirs in zip(layer.recurrent_blocks(), decoder.wave_blocks(), strict=True):
+            ours.matrix.copy_(theirs.matrix)
     started = decoder.amplitudes(state).unflatten(-1, (outputs, -1)).flatten(0, 1)  # (4 * outputs, units)
     states, _ = layer(torch.zeros(horizon, len(started), 1, dtype=torch.float64), started[None])
     first = [sum(sizes[:index]) for index in range(len(sizes))]
@@ -87,7 +87,7 @@ def test_gradients(parameter: str) -> None:
     assert torch.autograd.gradcheck(forecast, values[parameter].detach().requires_grad_())
 
 
-def test_what_is_kept_adds_what_it_added_before() -> None:
+def test_remaining_waves_contribute_as_before() -> None:
     torch.manual_seed(0)
     decoder = random_decoder(3, 2, 3, 2)
     state = torch.randn(4, 3, dtype=torch.float64)

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from parallelrnn import SequenceClassifier, SequenceRegressor
-from parallelrnn.errors import ArgumentError, ModelFileError
+from parallelrnn.errors import ArgumentError, CheckpointError, ModelFileError
 from parallelrnn.io import MODEL_FILE
 from tests.support import raises
 
@@ -100,7 +100,7 @@ def test_a_transformer_learns_explains_itself_and_is_saved(tmp_path: Path) -> No
     np.testing.assert_array_equal(loaded.predict_proba(x), fitted.predict_proba(x))
 
 
-def test_classes_count_as_much_as_they_are_told_to(tmp_path: Path) -> None:
+def test_class_weights_are_applied(tmp_path: Path) -> None:
     """With nothing to tell classes by, probabilities are what each class counts in all."""
     x, y = np.zeros((100, 5, 1)), np.array([3] * 80 + [7] * 20)
     long = {"max_epochs": 60, "validation_fraction": 0, "random_state": 0, "batch_size": 100}
@@ -117,6 +117,8 @@ def test_an_interrupted_training_resumes_to_the_bit(tmp_path: Path) -> None:
     x, y = ragged(), np.arange(30.0)
     uninterrupted = SequenceRegressor(**QUICK).fit(x, y)
     SequenceRegressor(**QUICK, max_time=1e-9).fit(x, y, checkpoint=tmp_path)  # one epoch
+    with raises(CheckpointError, tmp_path, "other data or other arguments"):
+        SequenceRegressor(**QUICK).fit(x, y**2, checkpoint=tmp_path, resume=True)
     resumed = SequenceRegressor(**QUICK).fit(x, y, checkpoint=tmp_path, resume=True)
     np.testing.assert_array_equal(resumed.predict(x), uninterrupted.predict(x))
 
@@ -152,7 +154,7 @@ def test_a_fit_that_fails_leaves_a_classifier_as_it_was() -> None:
     np.testing.assert_array_equal(fitted.predict(ragged()), expected)
 
 
-def test_a_regressor_too() -> None:
+def test_a_failed_fit_leaves_a_regressor_as_it_was() -> None:
     fitted = SequenceRegressor(**QUICK).fit(ragged(), np.arange(30.0))
     with pytest.raises(ValueError, match="NaN"):
         fitted.fit(np.zeros((30, 5, 1)), np.full(30, np.nan))
@@ -166,7 +168,7 @@ def test_sizes_may_be_numbers_of_numpy() -> None:
 
 
 @pytest.mark.parametrize("wrap", [list, tuple, lambda x: pd.Series(x, dtype=object)])
-def test_arrays_are_sequences_even_if_they_are_of_one_length(wrap: Any) -> None:
+def test_lists_of_arrays_of_one_length_are_sequences(wrap: Any) -> None:
     equal = [np.arange(5.0)] * 11 + [np.ones(5)]
     fitted = SequenceRegressor(**QUICK).fit(wrap(equal), np.arange(12.0))
     assert fitted.predict(wrap([np.arange(8.0)])).shape == (1,)
@@ -194,7 +196,7 @@ def test_wrong_arguments_are_rejected(argument: str, value: Any) -> None:
 def test_a_checkpoint_needs_a_seed(tmp_path: Path) -> None:
     with raises(ArgumentError, argument="random_state", got=None):
         SequenceRegressor(**{**QUICK, "random_state": None}).fit(ragged(), np.arange(30.0), checkpoint=tmp_path)
-    with raises(ArgumentError, "checkpoint"):
+    with raises(ArgumentError, argument="resume", problem="there is no checkpoint to resume from"):
         SequenceRegressor(**QUICK).fit(ragged(), np.arange(30.0), resume=True)
 
 

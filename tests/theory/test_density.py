@@ -81,7 +81,7 @@ def test_the_condition_grows_like_one_over_epsilon() -> None:
 
 
 @pytest.mark.parametrize("matrix", [np.eye(6), np.zeros((3, 3)), np.diag([1.0, 1, 2, 2]), [[0.3]], orthogonal(7)])
-def test_what_is_made_of_blocks_already_stays(matrix: Array) -> None:
+def test_block_diagonal_matrices_are_unchanged(matrix: Array) -> None:
     result = near_two_by_two(torch.as_tensor(np.array(matrix)), 1e-10)
     product = result.transform @ block_diag(*result.blocks) @ np.linalg.inv(result.transform)
     np.testing.assert_allclose(product, matrix, atol=1e-13)

@@ -90,9 +90,9 @@ def distance(computed: Tensor, exact: NDArray[Any]) -> NDArray[np.float64]:
 @torch.no_grad()
 def assert_runs_the_fnn_on_windows(network: ParaRNNNetwork, fnn: nn.Sequential, x: Tensor, length: int) -> None:
     """At every step, as close as rounding in both networks lets one expect."""
-    wanted = fnn(windows(x, length))
+    expected = fnn(windows(x, length))
     tolerance = rounding_bound(network, x) + rounding_bound(fnn, windows(x, length))
-    assert (network(x) - wanted).abs().le(tolerance).all()
+    assert (network(x) - expected).abs().le(tolerance).all()
     assert tolerance.max() < 1e-7  # the bound says something: T <= 6
 
 
@@ -123,12 +123,12 @@ def test_weights_in_quarters_give_the_fnn_bit_for_bit(hidden: tuple[int, ...], b
     for parameter in fnn.parameters():
         parameter.copy_(quarters(*parameter.shape))
     x = torch.randint(0, 9, (20, steps, 2)).double() / 8
-    wanted = fnn(windows(x, at))
-    assert wanted.unique().numel() > 50
+    expected = fnn(windows(x, at))
+    assert expected.unique().numel() > 50
     network = para_from_fnn(fnn, steps, at, block_size)
-    assert torch.equal(network(x), wanted)
-    assert torch.equal(run_by_torch(network, x), wanted)
-    assert torch.equal(fnn_from_para(network, at)(x[:, :at].flatten(1)), wanted[:, at - 1])
+    assert torch.equal(network(x), expected)
+    assert torch.equal(run_by_torch(network, x), expected)
+    assert torch.equal(fnn_from_para(network, at)(x[:, :at].flatten(1)), expected[:, at - 1])
     modified, anywhere = modified_from_fnn(fnn, steps, at, block_size), 20 * x - 10
     assert torch.equal(modified(anywhere), fnn(windows(anywhere, at)))
 
@@ -210,10 +210,10 @@ def test_any_units_can_be_activated(width: int, block_size: int, depth: int, act
     x[0] = x[0].round()  # a corner of the inputs that are allowed
     # Nothing is rounded: with 4 halves over time and a quarter in each of at most 3 layers, all numbers are multiples
     # of 2^-(3 + 2 + 3 * 6 + 4), and below 2^53 of these.
-    wanted = np.stack([run_unit_by_unit(modified, sequence) for sequence in x])
-    assert (fractions(modified(x)) == wanted).all()
-    assert (fractions(network(x)) == wanted).all()
-    assert len(np.unique(wanted)) > 3
+    expected = np.stack([run_unit_by_unit(modified, sequence) for sequence in x])
+    assert (fractions(modified(x)) == expected).all()
+    assert (fractions(network(x)) == expected).all()
+    assert len(np.unique(expected)) > 3
 
 
 @torch.no_grad()
@@ -229,8 +229,8 @@ def test_an_input_part_far_below_the_outputs_is_kept() -> None:
         identity,
     )
     x = torch.tensor([[[0.0], [1.0], [0.0625], [0.25], [0.5]]], dtype=DOUBLE)
-    wanted = torch.tensor([[[0, 1], [1, 0], [0, 0.9375], [0.625, 0.75], [0, 0.5]]], dtype=DOUBLE)
-    assert torch.equal(para_from_modified(modified, 5)(x), wanted)
+    expected = torch.tensor([[[0, 1], [1, 0], [0, 0.9375], [0.625, 0.75], [0, 0.5]]], dtype=DOUBLE)
+    assert torch.equal(para_from_modified(modified, 5)(x), expected)
 
 
 @pytest.mark.parametrize("activated", [0.0, 0.5, 1.0])
@@ -265,9 +265,9 @@ def test_an_fnn_gives_what_a_para_rnn_gives_at_a_step(at: int, depth: int, block
         x = 10 * torch.randn(6, 7, inputs, dtype=DOUBLE)
         fnn = fnn_from_para(network, at)
         flat = x[:, :at].flatten(1)
-        wanted = run_by_torch(network, x)[:, at - 1]
+        expected = run_by_torch(network, x)[:, at - 1]
         tolerance = rounding_bound(network, x)[:, at - 1] + rounding_bound(fnn, flat)
-        assert (fnn(flat) - wanted).abs().le(tolerance).all()
+        assert (fnn(flat) - expected).abs().le(tolerance).all()
         assert tolerance.max() < 1e-10
         linears = [module for module in fnn if isinstance(module, nn.Linear)]
         assert len(linears) == (at + 1) * depth + 2

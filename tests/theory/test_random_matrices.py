@@ -94,7 +94,7 @@ def test_expected_number(size: int) -> None:
 
 
 @pytest.mark.parametrize("size", [3, 5, 7, 9])
-def test_coins_of_an_odd_size_lie_between_those_of_the_next(size: int) -> None:
+def test_eigenvalues_of_odd_sizes_interlace_with_the_next_size(size: int) -> None:
     """A polynomial whose coefficients are the probabilities is a product of 1 - chance + chance z."""
 
     def chances(size: int) -> list[float]:
@@ -126,8 +126,8 @@ def test_as_often_as_simulated(size: int) -> None:
     expected = 8_000 * law.probabilities
     common = expected > 5  # the rest together
     observed = np.append(np.array(drawn.occurrences)[common], np.array(drawn.occurrences)[~common].sum())
-    wanted = np.append(expected[common], expected[~common].sum() + 1e-9)
-    assert scipy.stats.chisquare(observed, wanted * observed.sum() / wanted.sum()).pvalue > 1e-3
+    grouped = np.append(expected[common], expected[~common].sum() + 1e-9)
+    assert scipy.stats.chisquare(observed, grouped * observed.sum() / grouped.sum()).pvalue > 1e-3
 
 
 def test_intervals_cover_as_often_as_they_say() -> None:

@@ -29,8 +29,8 @@ def with_gaps() -> Any:
     """Series of which much is missing in one part, so that the two halves of a batch count differently."""
     df = hourly(steps=400, noise=1.0)
     step = np.arange(len(df)) % 400
-    gone = (np.random.default_rng(0).random(len(df)) < 0.5) & (step >= 50) & (step < 200)
-    return df.assign(y=df["y"].where(~gone))
+    missing = (np.random.default_rng(0).random(len(df)) < 0.5) & (step >= 50) & (step < 200)
+    return df.assign(y=df["y"].where(~missing))
 
 
 def ragged(count: int = 61) -> tuple[list[Any], Any]:
@@ -183,12 +183,12 @@ def everything(out: Path) -> None:
     uninterrupted = fit_with_checkpoint(out / "uninterrupted", progress=True)
     numbers["resumable"] = numbers_of(uninterrupted)
     uninterrupted.save(out / f"model-{rank}")
-    said: dict[str, Any] = {"errors": error_messages(rank), "epochs": epochs_by_other_clocks(rank)}
-    said["no directory"] = error_message(lambda: forecaster(devices=2).fit(with_gaps(), checkpoint=FILE))
+    results: dict[str, Any] = {"errors": error_messages(rank), "epochs": epochs_by_other_clocks(rank)}
+    results["no directory"] = error_message(lambda: forecaster(devices=2).fit(with_gaps(), checkpoint=FILE))
     if rank == 0:  # as a script does that has more to do once: nobody else takes part
         forecaster(max_epochs=1).fit(with_gaps(), checkpoint=out / "alone")
     keep(out, rank, numbers)
-    (out / f"said-{rank}.json").write_text(json.dumps(said))
+    (out / f"results-{rank}.json").write_text(json.dumps(results))
     (out / "killed.txt").write_text(killed_in_the_third_epoch(out / "killed", rank))
 
 

@@ -44,9 +44,9 @@ def end(*running: subprocess.Popen[str]) -> list[tuple[int, str]]:
 
 def run(command: Sequence[str], folder: Path) -> str:
     """What a command said that ended well."""
-    (status, said) = end(begin(command, folder))[0]
-    assert status == 0, said
-    return said
+    (status, output) = end(begin(command, folder))[0]
+    assert status == 0, output
+    return output
 
 
 def free_port() -> int:

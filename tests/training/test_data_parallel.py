@@ -37,7 +37,7 @@ def test_two_processes_find_what_one_finds_and_resume_when_one_was_killed(tmp_pa
     check_numbers(first)
     check_files(tmp_path)
     for rank in (0, 1):
-        check_messages(json.loads((tmp_path / f"said-{rank}.json").read_text()))
+        check_messages(json.loads((tmp_path / f"results-{rank}.json").read_text()))
     lost = (tmp_path / "killed.txt").read_text()
     assert "process 1 was ended by signal 9" in lost
     assert "resume=True" in lost
@@ -78,16 +78,16 @@ def check_files(folder: Path) -> None:
         assert not (folder / name / "checkpoint-1").exists()
 
 
-def check_messages(said: dict[str, dict[str, str]]) -> None:
+def check_messages(results: dict[str, dict[str, str]]) -> None:
     """All processes report the same, instead of one waiting for another."""
-    errors = said["errors"]
+    errors = results["errors"]
     for name in ("other data", "other steps", "other seeds", "exchanged", "other ending"):
         assert "different data" in errors[name]
     assert "a batch of 1 cannot be shared by 2 processes" in errors["small batch"]
     assert "2 processes" in errors["three"]
     assert "got 3" in errors["three"]
-    assert said["epochs"] == 1, "time that is up in one is up in all"
-    assert "File exists" in said["no directory"], "all report what the first meets"
+    assert results["epochs"] == 1, "time that is up in one is up in all"
+    assert "File exists" in results["no directory"], "all report what the first meets"
 
 
 @pytest.mark.parametrize("interactive", [False, True])
@@ -111,7 +111,7 @@ def test_devices_are_the_processes_that_torchrun_has_started(monkeypatch: pytest
         make_fabric()
 
 
-def test_alone_one_writes() -> None:
+def test_a_single_process_writes() -> None:
     assert distributed.is_first()
 
 

@@ -59,10 +59,10 @@ def assert_as_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_num_threads(before)
     assert together._state is not None
     assert alone._state is not None
-    mine, its = (model._state.network.state_dict() for model in (together, alone))
-    assert mine.keys() == its.keys()
-    for name in its:
-        torch.testing.assert_close(mine[name], its[name], rtol=0, atol=TOLERANCE)
+    ours, theirs = (model._state.network.state_dict() for model in (together, alone))
+    assert ours.keys() == theirs.keys()
+    for name in theirs:
+        torch.testing.assert_close(ours[name], theirs[name], rtol=0, atol=TOLERANCE)
     for epoch, other in zip(together._state.history, alone._state.history, strict=True):
         assert epoch == pytest.approx(other, rel=TOLERANCE)
 
@@ -93,8 +93,8 @@ def check_machines(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.skipif(sys.platform == "darwin", reason="its loopback device has one address only")
 def test_two_machines_with_addresses_of_their_own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     machines = two_machines(folder, ("127.0.0.1", "127.0.0.2"), free_port())
-    for status, said in end(*(begin(command, own) for command, own in machines)):
-        assert status == 0, said
+    for status, output in end(*(begin(command, own) for command, own in machines)):
+        assert status == 0, output
     check_machines(folder, monkeypatch)
 
 
@@ -110,8 +110,8 @@ def test_torchrun_starts_again_where_one_was_killed(folder: Path, monkeypatch: p
     text = script.read_text()
     script.write_text(KILLED + text)
     (command,) = commands("--max-restarts")
-    said = run(command, folder)
-    assert "exitcode: -9" in said
+    output = run(command, folder)
+    assert "exitcode: -9" in output
     script.write_text(text)
     assert_as_alone(folder, monkeypatch)
 
@@ -156,6 +156,6 @@ def test_two_machines_with_a_cable_between_them(
     running = []
     for name, (command, own) in zip(networks, two_machines(folder, ("10.77.0.1", "10.77.0.2"), 29500), strict=True):
         running.append(begin(["ip", "netns", "exec", name, "env", "GLOO_SOCKET_IFNAME=cable", *command], own))
-    for status, said in end(*running):
-        assert status == 0, said
+    for status, output in end(*running):
+        assert status == 0, output
     check_machines(folder, monkeypatch)

@@ -13,6 +13,7 @@ import typer
 
 from parallelrnn.cli import forecasting, reproduce
 from parallelrnn.cli.errors import exit_on_error
+from parallelrnn.cli.forecasting import setting
 from parallelrnn.lab.benchmarks.cases import CASES, CELLS, KINDS, PARTS, QUICK, Settings
 
 # Rich help would take longer to import than all else that help needs.
@@ -40,12 +41,12 @@ def _describe(
 
 
 @app.command()
-def demo(out: Annotated[Path, typer.Option(help="File for the HTML report.")] = Path("sunspots.html")) -> None:
+def demo(out: Annotated[Path, setting("--out", "FILE", "File for the HTML report.")] = Path("sunspots.html")) -> None:
     """Forecast sunspots and write a report, in half a minute.
 
     Example: parallelrnn demo --out sunspots.html
     """
-    with exit_on_error():
+    with exit_on_error("demo"):
         from parallelrnn.cli.demo import run
 
         run(out)
@@ -53,7 +54,7 @@ def demo(out: Annotated[Path, typer.Option(help="File for the HTML report.")] = 
 
 @app.command()
 def doctor(as_json: forecasting.AsJson = False) -> None:
-    """Show which kernels run on this machine and check their results.
+    """Show which kernels run on this machine and check them.
 
     The exit status is 0 if the fast kernels run and are correct, else 1.
 
@@ -72,17 +73,17 @@ def doctor(as_json: forecasting.AsJson = False) -> None:
 
 @app.command()
 def bench(
-    cases: Annotated[str, typer.Option(help="Shapes to measure, separated by commas.")] = ",".join(CASES),
-    cells: Annotated[str, typer.Option(help="Cells to measure.")] = ",".join(CELLS),
-    kinds: Annotated[str, typer.Option(help="What to time.")] = ",".join(KINDS),
-    parts: Annotated[str, typer.Option(help="What to compare.")] = ",".join(PARTS),
-    threads: Annotated[int | None, typer.Option(min=1, help="Number of threads; torch's default if omitted.")] = None,
-    rounds: Annotated[int, typer.Option(min=1, help="Maximum number of rounds per contender.")] = Settings.rounds,
-    budget: Annotated[float, typer.Option(min=0, help="Seconds per case, cell and kind.")] = Settings.budget,
+    cases: Annotated[str, setting("--cases", "A,B", "Shapes to measure, separated by commas.")] = ",".join(CASES),
+    cells: Annotated[str, setting("--cells", "A,B", "Cells to measure.")] = ",".join(CELLS),
+    kinds: Annotated[str, setting("--kinds", "A,B", "What to time.")] = ",".join(KINDS),
+    parts: Annotated[str, setting("--parts", "A,B", "What to compare.")] = ",".join(PARTS),
+    threads: Annotated[int | None, setting("--threads", "N", "Threads; torch's default if omitted.", min=1)] = None,
+    rounds: Annotated[int, setting("--rounds", "N", "Maximum rounds per contender.", min=1)] = Settings.rounds,
+    budget: Annotated[float, setting("--budget", "N", "Seconds per case, cell and kind.", min=0)] = Settings.budget,
     quick: Annotated[bool, typer.Option("--quick", help="Only three rounds of S1 and S3.")] = False,
-    output: Annotated[Path | None, typer.Option(help="Folder for the results, one JSON file per case.")] = None,
+    output: Annotated[Path | None, setting("--output", "DIR", "Folder for results, one JSON file per case.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the measurements in --output.")] = False,
-    markdown: Annotated[Path | None, typer.Option(help="Print the tables of this folder; measure nothing.")] = None,
+    markdown: Annotated[Path | None, setting("--markdown", "DIR", "Print this folder's tables; time nothing.")] = None,
 ) -> None:
     """Compare the layers with torch.nn in time and memory.
 
@@ -104,7 +105,7 @@ def bench(
 
     from parallelrnn.lab.benchmarks import kernels
 
-    with exit_on_error():
+    with exit_on_error("bench"):
         if markdown is not None:
             runs = kernels.load(markdown)
             typer.echo("\n\n".join([*(table.markdown() for table in kernels.tables(runs)), kernels.conditions(runs)]))

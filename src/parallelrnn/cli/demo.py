@@ -33,15 +33,11 @@ def run(page: Path) -> None:
     start = time.perf_counter()
     table = sunspots()
     forecaster = Forecaster(HORIZON, lookback=4 * HORIZON)
-    echo(
-        f"Yearly sunspots, {len(table)} years. How good are forecasts {HORIZON} years ahead? A model that has not seen"
-    )
-    echo(f"the last {TEST} years forecasts them, starting from every year, next to simple methods:\n")
+    echo(f"Yearly sunspots, {len(table)} years. How good are forecasts {HORIZON} years ahead? A model that was trained")
+    echo(f"without the last {TEST} years forecasts them from every year, next to simple methods:\n")
     echo(str(evaluate([forecaster], forecaster.read(table), TEST, TEST, levels=(80,)).display().text()))
     forecaster.fit(table, val_size=TEST)
-    echo(
-        f"\nNow with all the data. The next {HORIZON} years, with intervals that should contain 80 % of the outcomes:\n"
-    )
+    echo(f"\nNow with all the data. The next {HORIZON} years, with intervals that should hold 80 % of the outcomes:\n")
     for year, value, low, high in forecaster.predict(level=[80]).itertuples(index=False):
         echo(f"  {year:%Y}  {value:5.0f}  ({low:3.0f} to {high:3.0f})  {'#' * max(0, round(value / 4))}")
     echo("\nWhat the forecast is made of:\n")

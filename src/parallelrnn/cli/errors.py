@@ -34,6 +34,7 @@ STATUS: dict[type[Exception], int] = {  # the first class that an error is an in
     ImportError: 3,
 }
 OPTIONS = {  # of arguments in Python, where the names differ
+    "changes": "--set",
     "futr_df": "--future",
     "future_covariates": "--future",
     "id_col": "--id",
@@ -45,26 +46,26 @@ OPTIONS = {  # of arguments in Python, where the names differ
 }
 
 
-def option(argument: str) -> str:
-    """Return the option that sets an argument, or the argument itself where no command has such an option."""
+def option(argument: str, command: str) -> str:
+    """Return the option of a command that sets an argument, or the argument itself if there is none."""
     if argument == "df":
         return "the table"
     name = OPTIONS.get(argument, f"--{argument.replace('_', '-')}")
-    return name if name in known_options() else argument
+    return name if name in known_options(command) else argument
 
 
 @cache
-def known_options() -> frozenset[str]:
-    """Return the options of all commands."""
+def known_options(command: str) -> frozenset[str]:
+    """Return the options of a command."""
     from parallelrnn.cli.app import app
 
     commands: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     commands |= commands["reproduce"].commands
-    return frozenset(name for command in commands.values() for parameter in command.params for name in parameter.opts)
+    return frozenset(name for parameter in commands[command].params for name in parameter.opts)
 
 
 @contextmanager
-def exit_on_error() -> Iterator[None]:
+def exit_on_error(command: str) -> Iterator[None]:
     """Print an expected error and exit with its status; other errors keep their traceback."""
     try:
         yield
@@ -73,12 +74,12 @@ def exit_on_error() -> Iterator[None]:
         status = next((status for known, status in STATUS.items() if issubclass(kind, known)), None)
         if status is None:
             raise
-        _print(_message(error), "red")
+        _print(_message(error, command), "red")
         raise typer.Exit(status) from None
 
 
 @contextmanager
-def print_warnings() -> Iterator[None]:
+def print_warnings(command: str) -> Iterator[None]:
     """Print each different warning once, at the end of the block."""
     caught: list[warnings.WarningMessage] = []
     try:
@@ -86,7 +87,7 @@ def print_warnings() -> Iterator[None]:
             warnings.simplefilter("always")
             yield
     finally:
-        for text in dict.fromkeys(_message(warning.message) for warning in caught):
+        for text in dict.fromkeys(_message(warning.message, command) for warning in caught):
             note(text)
 
 
@@ -95,9 +96,9 @@ def note(text: str) -> None:
     _print(f"note: {text}", "yellow")
 
 
-def _message(error: Warning | Exception | str) -> str:
+def _message(error: Warning | Exception | str, command: str) -> str:
     if isinstance(error, ParallelRNNError):
-        return error.sentence(option)
+        return error.sentence(lambda argument: option(argument, command))
     if isinstance(error, Exception) and is_out_of_memory(error):
         detail = str(error) or type(error).__name__
         return f"out of memory ({detail}); use less data or a smaller model, or close other programs"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from parallelrnn.cli.errors import exit_on_error, note, print_warnings
-from parallelrnn.errors import CheckpointError, ModelFileError, printable
+from parallelrnn.errors import CheckpointError, ModelFileError, check_choice, printable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,46 +21,46 @@ if TYPE_CHECKING:
     from parallelrnn import Forecaster
     from parallelrnn.cli.tables import Layout
 
-Data = Annotated[Path, typer.Argument(help="CSV or Parquet file with one or more series.", show_default=False)]
-Model = Annotated[Path, typer.Argument(help="Directory that `fit` wrote.", show_default=False)]
-Time = Annotated[str | None, typer.Option("--time", help="Time column. Guessed if omitted.")]
-TimeFormat = Annotated[
-    str | None, typer.Option("--time-format", help="Format of the times, such as '%d.%m.%Y %H:%M'. Guessed if omitted.")
+CELLS = ("linear", "rnn", "lstm", "gru", "brt")  # also here, to be checked before torch is imported
+DECODERS = ("waves", "linear")
+
+
+def setting(name: str, metavar: str, help: str, **others: Any) -> Any:
+    """Declare an option."""
+    return typer.Option(name, metavar=metavar, help=help, **others)
+
+
+Data = Annotated[Path, typer.Argument(metavar="DATA", help="CSV or Parquet file with one or more series.")]
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help="Directory that `fit` wrote.")]
+Time = Annotated[str | None, setting("--time", "COLUMN", "Time column. Guessed if omitted.")]
+TimeFormat = Annotated[str | None, setting("--time-format", "FORMAT", "Such as '%d.%m.%Y %H:%M'. Guessed if omitted.")]
+Id = Annotated[
+    str | None, setting("--id", "COLUMN", "Id column. If omitted: unique_id, id, series, item_id or series_id, if any.")
 ]
-Id = Annotated[str | None, typer.Option("--id", help="Column that identifies the series. Guessed if omitted.")]
 Target = Annotated[
-    list[str] | None, typer.Option("--target", help="Column to forecast; repeatable. Guessed if omitted.")
+    list[str] | None, setting("--target", "COLUMN", "Column to forecast; repeatable. Guessed if omitted.")
 ]
-Horizon = Annotated[int, typer.Option("--horizon", min=1, help="Number of steps to forecast.", show_default=False)]
-Lookback = Annotated[int | None, typer.Option("--lookback", min=1, help="Number of past steps that a forecast uses.")]
-Freq = Annotated[
-    str | None, typer.Option("--freq", help="Frequency, as in pandas: h, 15min, D, MS. Guessed if omitted.")
-]
-Cell = Annotated[str, typer.Option("--cell", help="Recurrent cell: linear, rnn, lstm, gru or brt.")]
-Cells = Annotated[
-    list[str] | None,
-    typer.Option("--cell", help="Recurrent cell: linear (default), rnn, lstm, gru or brt; repeatable."),
-]
-Decoder = Annotated[str, typer.Option("--decoder", help="Decoder: waves, or linear (not interpretable).")]
-Past = Annotated[list[str] | None, typer.Option("--past", help="Past covariate, known up to the present; repeatable.")]
-Future = Annotated[list[str] | None, typer.Option("--future", help="Future covariate, known in advance; repeatable.")]
-Static = Annotated[
-    list[str] | None, typer.Option("--static", help="Static covariate, constant in each series; repeatable.")
-]
-FutureFile = Annotated[Path | None, typer.Option("--future", help="File with the future covariates of the next steps.")]
-ValSize = Annotated[
-    int | None, typer.Option("--val-size", min=1, help="Number of final steps held out for validation.")
-]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Random seed.")]
-MaxTime = Annotated[float | None, typer.Option("--max-time", help="Time limit for training, in seconds.")]
+Horizon = Annotated[int, setting("--horizon", "STEPS", "Number of steps to forecast.", min=1, show_default=False)]
+Lookback = Annotated[int | None, setting("--lookback", "STEPS", "Number of past steps that a forecast uses.", min=1)]
+Freq = Annotated[str | None, setting("--freq", "FREQ", "Pandas frequency: h, 15min, D, MS. Guessed if omitted.")]
+Cell = Annotated[str, setting("--cell", "CELL", "Recurrent cell: linear, rnn, lstm, gru or brt.")]
+Cells = Annotated[list[str] | None, setting("--cell", "CELL", "linear (default), rnn, lstm, gru or brt; repeatable.")]
+Decoder = Annotated[str, setting("--decoder", "DECODER", "Decoder: waves, or linear (not interpretable).")]
+Past = Annotated[list[str] | None, setting("--past", "COLUMN", "Past covariate, known up to the present; repeatable.")]
+Future = Annotated[list[str] | None, setting("--future", "COLUMN", "Future covariate, known in advance; repeatable.")]
+Static = Annotated[list[str] | None, setting("--static", "COLUMN", "Static covariate, fixed per series; repeatable.")]
+FutureFile = Annotated[Path | None, setting("--future", "FILE", "File with the future covariates of the next steps.")]
+ValSize = Annotated[int | None, setting("--val-size", "STEPS", "Number of final steps held out for validation.", min=1)]
+Seed = Annotated[int, setting("--seed", "N", "Random seed.", min=0)]
+MaxTime = Annotated[float | None, setting("--max-time", "SECONDS", "Time limit for training, in seconds.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Level = Annotated[list[float] | None, typer.Option("--level", help="Prediction interval in percent; repeatable.")]
+Level = Annotated[list[float] | None, setting("--level", "PERCENT", "Prediction interval in percent; repeatable.")]
 
 
 def fit(
     data: Data,
     horizon: Horizon,
-    out: Annotated[Path, typer.Option("--out", help="Directory for the model.", show_default=False)],
+    out: Annotated[Path, setting("--out", "DIR", "Directory for the model.", show_default=False)],
     time_col: Time = None,
     time_format: TimeFormat = None,
     id_col: Id = None,
@@ -82,7 +82,8 @@ def fit(
 
     Example: parallelrnn fit ETTh1.csv --time date --target OT --horizon 24 --out model/
     """
-    with exit_on_error():
+    with exit_on_error("fit"):
+        _check_model([cell], decoder)
         covariates = _covariates(past, future, static)
         table, layout = _read(data, id_col, time_col, time_format, target, covariates)
         if not as_json:
@@ -101,7 +102,7 @@ def fit(
         )
         start = time.perf_counter()
         try:
-            with print_warnings():
+            with print_warnings("fit"):
                 forecaster.fit(table, _frequency(freq), val_size, **layout.arguments(), checkpoint=out, resume=resume)
         except KeyboardInterrupt:
             if checkpoint.exists():
@@ -123,19 +124,19 @@ def fit(
 
 def forecast(
     model: Model,
-    data: Annotated[Path | None, typer.Option("--data", help="File with newer data, or with other series.")] = None,
+    data: Annotated[Path | None, setting("--data", "FILE", "File with newer data, or with other series.")] = None,
     future: FutureFile = None,
     time_format: TimeFormat = None,
     level: Level = None,
     decompose: Annotated[bool, typer.Option("--decompose", help="Add the components of each forecast.")] = False,
-    out: Annotated[Path | None, typer.Option("--out", help="CSV or Parquet file. Printed if omitted.")] = None,
+    out: Annotated[Path | None, setting("--out", "FILE", "CSV or Parquet file. Printed if omitted.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Forecast the steps after the training data, or after newer data.
+    """Forecast the steps after the training data or newer data.
 
     Example: parallelrnn forecast model/ --level 80 --level 95 --out forecast.csv
     """
-    with exit_on_error():
+    with exit_on_error("forecast"):
         from parallelrnn.cli.tables import read_table, select_columns, with_times, write_table
         from parallelrnn.forecast.data import as_frame
 
@@ -145,7 +146,7 @@ def forecast(
             newer = select_columns(read_table(data, columns.id), columns.all, data)
             newer = with_times(newer, columns.time, time_format)
         futr_df = _read_future(future, forecaster, time_format)
-        with print_warnings():
+        with print_warnings("forecast"):
             frame = as_frame(forecaster.predict(newer, level or (), futr_df, decompose)).to_pandas()
         if out is not None:
             write_table(frame, out)
@@ -160,17 +161,17 @@ def forecast(
 
 def explain(
     model: Model,
-    html: Annotated[Path | None, typer.Option("--html", help="File for an HTML report.")] = None,
+    html: Annotated[Path | None, setting("--html", "FILE", "File for an HTML report.")] = None,
     future: FutureFile = None,
     time_format: TimeFormat = None,
-    most: Annotated[int, typer.Option("--most", min=1, help="Number of rows to print.")] = 8,
+    most: Annotated[int, setting("--most", "N", "Number of rows to print.", min=1)] = 8,
     as_json: AsJson = False,
 ) -> None:
-    """Show the cycles that forecasts are made of, and how the model remembers.
+    """Show the cycles in the forecasts, and what the model remembers.
 
     Example: parallelrnn explain model/ --html report.html
     """
-    with exit_on_error():
+    with exit_on_error("explain"):
         forecaster = _load(model)
         futr_df = _read_future(future, forecaster, time_format)
         explanation = forecaster.explain(futr_df)
@@ -191,9 +192,9 @@ def evaluate(
     data: Data,
     horizon: Horizon,
     test_size: Annotated[
-        int | None, typer.Option(min=1, help="Number of final steps to forecast; a fifth if omitted.")
+        int | None, setting("--test-size", "STEPS", "Final steps of each series to test on; a fifth if omitted.", min=1)
     ] = None,
-    rows: Annotated[int | None, typer.Option("--rows", min=1, help="Number of rows to use, from the first.")] = None,
+    rows: Annotated[int | None, setting("--rows", "N", "Use only the first N rows of the file.", min=1)] = None,
     time_col: Time = None,
     time_format: TimeFormat = None,
     id_col: Id = None,
@@ -210,11 +211,13 @@ def evaluate(
     level: Level = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare forecasts of the end of each series with simple baselines.
+    """Test forecasts of the end of each series against baselines.
 
     Example: parallelrnn evaluate ETTh1.csv --rows 14400 --test-size 2880 --val-size 2880 --horizon 96 --cell gru
     """
-    with exit_on_error():
+    with exit_on_error("evaluate"):
+        cells = cells or ["linear"]
+        _check_model(cells, decoder)
         covariates = _covariates(past, future, static)
         table, layout = _read(data, id_col, time_col, time_format, target, covariates)
         from parallelrnn import Forecaster
@@ -223,11 +226,10 @@ def evaluate(
 
         table = table if rows is None else table.head(rows)
         forecasters = [
-            Forecaster(horizon, lookback, cell=cell, decoder=decoder, random_state=seed, **covariates)
-            for cell in cells or ["linear"]
+            Forecaster(horizon, lookback, cell=cell, decoder=decoder, random_state=seed, **covariates) for cell in cells
         ]
         levels = check_levels(level or (80, 95))
-        with print_warnings():
+        with print_warnings("evaluate"):
             panel = forecasters[0].read(table, _frequency(freq), **layout.arguments())
             size = test_size or max(horizon, int(statistics.median(map(len, panel.series))) // 5)
             scores = score(forecasters, panel, size, val_size, levels)
@@ -254,6 +256,12 @@ def _load(model: Path) -> Forecaster:
         hint = "run the same parallelrnn fit again with --resume"
         raise ModelFileError(f"{model} holds an unfinished training and no model", hint=hint)
     return Forecaster.load(model)
+
+
+def _check_model(cells: list[str], decoder: str) -> None:
+    for cell in cells:
+        check_choice("cell", cell, CELLS)
+    check_choice("decoder", decoder, DECODERS)
 
 
 def _covariates(past: list[str] | None, future: list[str] | None, static: list[str] | None) -> dict[str, Any]:

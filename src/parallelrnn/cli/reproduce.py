@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from parallelrnn.cli.errors import exit_on_error
+from parallelrnn.cli.forecasting import setting
 from parallelrnn.errors import MissingPackageError
 from parallelrnn.lab.experiments.experiment import ExperimentError
 from parallelrnn.lab.experiments.registry import EXPERIMENTS, TITLES
@@ -21,10 +22,10 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Run the experiments of the paper (arXiv 2605.02692) and show results.",
+    help="Run the experiments of the paper (arXiv 2605.02692).",
 )
 
-Results = Annotated[Path, typer.Option("--results", help="Folder of results; runs that are in it are not run again.")]
+Results = Annotated[Path, setting("--results", "DIR", "Folder of results.")]
 _SHOWN_METRICS = ("mse", "mae", "accuracy", "distance", "epochs", "2 total median", "torch.nn.RNN total median")
 _REPORT_SECONDS = 60.0  # between lines of progress where no bar is shown
 _TRY_AGAIN = 75  # the conventional exit status for "not yet"
@@ -32,27 +33,23 @@ _TRY_AGAIN = 75  # the conventional exit status for "not yet"
 
 def _command(name: str) -> Callable[..., None]:
     def command(
-        models: Annotated[str | None, typer.Option(help="Models, separated by commas: short for --only.")] = None,
-        datasets: Annotated[str | None, typer.Option(help="Data sets, separated by commas.")] = None,
-        only: Annotated[list[str] | None, typer.Option(help="Cells with these values: name=value,value.")] = None,
-        changes: Annotated[
-            list[str] | None, typer.Option("--set", help="Change a value of the configuration: name=value.")
-        ] = None,
+        models: Annotated[str | None, setting("--models", "A,B", "Short for --only model=A,B.")] = None,
+        datasets: Annotated[str | None, setting("--datasets", "A,B", "Short for --only dataset=A,B.")] = None,
+        only: Annotated[list[str] | None, setting("--only", "NAME=A,B", "Run only cells with these values.")] = None,
+        changes: Annotated[list[str] | None, setting("--set", "NAME=VALUE", "Change a configuration value.")] = None,
         replicates: Annotated[
-            int | None, typer.Option(min=1, help="Runs per cell; the paper's number if omitted.")
+            int | None, setting("--replicates", "N", "Runs per cell; the paper's number if omitted.", min=1)
         ] = None,
         budget: Annotated[
-            str | None, typer.Option(help="Stop after 90s, 45m, 2h or 1h30m; the same command continues.")
+            str | None, setting("--budget", "TIME", "Stop after 90s, 45m, 2h or 1h30m; the same command continues.")
         ] = None,
-        workers: Annotated[int, typer.Option(min=1, help="Processes, or jobs at once on a cluster.")] = 1,
+        workers: Annotated[int, setting("--workers", "N", "Processes, or jobs at once on a cluster.", min=1)] = 1,
         threads: Annotated[
             int | None,
-            typer.Option(min=1, help="Threads per worker; OMP_NUM_THREADS, or a share of the cores, if omitted."),
+            setting("--threads", "N", "Per worker; OMP_NUM_THREADS or a share of the cores if omitted.", min=1),
         ] = None,
-        engine: Annotated[
-            str, typer.Option(help="local (processes), here (this process) or ray (a cluster).")
-        ] = "local",
-        keep_every: Annotated[str, typer.Option(help="Time between checkpoints.")] = "60s",
+        engine: Annotated[str, setting("--engine", "NAME", "local (processes), here (this process) or ray.")] = "local",
+        keep_every: Annotated[str, setting("--keep-every", "TIME", "Time between checkpoints.")] = "60s",
         results: Results = Path("results"),
         show: Annotated[bool, typer.Option("--list", help="List the cells and values to choose from.")] = False,
     ) -> None:
@@ -64,7 +61,7 @@ def _command(name: str) -> Callable[..., None]:
             if text is not None:
                 chosen[key] = _split(text)
         changed = {key: texts[-1] for key, texts in _parse_pairs("--set", changes).items()}
-        with exit_on_error():
+        with exit_on_error(name):
             from parallelrnn.lab.executors import parse_duration, run_jobs
 
             jobs = EXPERIMENTS[name].jobs(chosen, changed, replicates)
@@ -91,7 +88,7 @@ def _command(name: str) -> Callable[..., None]:
             raise typer.Exit(1 if progress.problems else _TRY_AGAIN)
 
     command.__doc__ = (
-        f"{TITLES[name]}.\n\nResults are saved as they come. The same command resumes interrupted runs. "
+        f"{TITLES[name]}.\n\nThe same command resumes interrupted runs and skips finished ones. "
         "The exit status is 0 if all runs are done, 75 if not yet, 1 if some failed, 2 or 3 if the request is "
         f"invalid.\n\nExample: parallelrnn reproduce {name} --replicates 3 --budget 2h"
     )
@@ -112,7 +109,7 @@ def _choices(name: str) -> str:
 
 
 for _name in TITLES:
-    app.command(_name)(_command(_name))
+    app.command(_name, short_help=f"{TITLES[_name]}.")(_command(_name))
 
 
 def _check_installed() -> None:
@@ -190,23 +187,23 @@ def _duration(seconds: float) -> str:
 
 @app.command()
 def status(results: Results = Path("results")) -> None:
-    """Show how many runs of each experiment there are, and which are begun.
+    """Count the runs that are done and in progress.
 
     Example: parallelrnn reproduce status
     """
-    with exit_on_error():
+    with exit_on_error("status"):
         from rich.console import Console
 
         from parallelrnn.lab.runs import RunStore
         from parallelrnn.lab.select_runs import select_runs
         from parallelrnn.lab.tables import Table
+        from parallelrnn.training.checkpoint import FILE
 
         if not results.is_dir():
-            hint = "run an experiment first, or name another folder"
-            raise ExperimentError(f"there is no folder {results}", hint=hint)
-        store, rows, begun_jobs, unreadable = RunStore(results), [], [], []
+            raise ExperimentError(f"there is no folder {results}", hint="run an experiment, or give other {results}")
+        store, rows, jobs, unreadable = RunStore(results), [], [], []
         for name, experiment in EXPERIMENTS.items():
-            begun = sorted(path.parent for path in (results / ".checkpoints").glob(f"{name}-*/training.safetensors"))
+            workspaces = sorted(path.parent for path in (results / ".checkpoints").glob(f"{name}-*/{FILE}"))
             cells, count = "cannot be read", "-"
             try:
                 runs = store.load(name)
@@ -214,19 +211,20 @@ def status(results: Results = Path("results")) -> None:
                 cells, count = f"{len(selection.groups)} of {len(selection.cells)}", str(len(runs))
             except ValueError as error:
                 unreadable.append(str(error))
-            rows.append([name, TITLES[name].partition(":")[0], cells, count, str(len(begun))])
-            begun_jobs += [f"begun: {name}, {_describe_begun(path)}" for path in begun]
+            rows.append([name, TITLES[name].partition(":")[0], cells, count, str(len(workspaces))])
+            jobs += [f"in progress: {name}, {_describe_job(workspace)}" for workspace in workspaces]
         console = Console(highlight=False)
-        console.print(Table(["experiment", "of the paper", "cells run", "runs", "begun"], rows).rich())
-        for line in begun_jobs:
+        console.print(Table(["experiment", "of the paper", "cells run", "runs", "in progress"], rows).rich())
+        for line in jobs:
             console.print(line, markup=False, soft_wrap=True)
         if unreadable:
             raise ExperimentError("\n".join(unreadable))
 
 
-def _describe_begun(workspace: Path) -> str:
+def _describe_job(workspace: Path) -> str:
     """Return the job of a workspace, and how far it is."""
-    texts = {name: _read_if_there(workspace / name) for name in ("lock", "progress")}
+    files = {name: workspace / name for name in ("lock", "progress")}
+    texts = {name: file.read_text(encoding="utf-8") if file.exists() else "" for name, file in files.items()}
     job = texts["lock"].partition("\n")[2].strip() or workspace.name
     try:
         return f"{job}: {float(texts['progress']):.0%} done"
@@ -234,26 +232,22 @@ def _describe_begun(workspace: Path) -> str:
         return job
 
 
-def _read_if_there(file: Path) -> str:
-    return file.read_text(encoding="utf-8") if file.exists() else ""
-
-
 @app.command()
 def tables(
     documents: Annotated[
-        list[Path] | None, typer.Argument(help="Documents, or folders of them, whose marked tables to renew.")
+        list[Path] | None, typer.Argument(metavar="DOCUMENT", help="Files or folders whose tables to update.")
     ] = None,
     results: Results = Path("results"),
-    out: Annotated[Path | None, typer.Option(help="Markdown file for the page of results; printed if omitted.")] = None,
-    figures: Annotated[Path | None, typer.Option(help="Folder for figures.")] = None,
+    out: Annotated[Path | None, setting("--out", "FILE", "Markdown file for the results; printed if omitted.")] = None,
+    figures: Annotated[Path | None, setting("--figures", "DIR", "Folder for figures.")] = None,
 ) -> None:
-    """Show all results in Markdown, the paper's numbers beside ours; draw figures; renew tables of documents.
+    """Print results beside the paper's; update documents.
 
     In a document, a table stands between <!-- table: NAME --> and <!-- end table -->.
 
     Example: parallelrnn reproduce tables docs README.md --out results/README.md --figures figures
     """
-    with exit_on_error():
+    with exit_on_error("tables"):
         from parallelrnn.io import write_text
         from parallelrnn.lab.tables import marked_documents, renew_tables
 
@@ -276,8 +270,7 @@ def _results_page(results: Path, out: Path | None, figures: Path | None) -> str:
 
     selections = select_all(results)
     if not any(selection.groups or selection.other_cells for selection in selections.values()):
-        hint = "run an experiment first, or name another folder"
-        raise ExperimentError(f"there are no results in {results}", hint=hint)
+        raise ExperimentError(f"there are no results in {results}", hint="run an experiment, or give other {results}")
     addresses: dict[str, list[str]] = {}
     if figures is not None:
         figures.mkdir(parents=True, exist_ok=True)

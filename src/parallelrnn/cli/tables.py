@@ -12,13 +12,13 @@ from typing import Any
 import pandas as pd
 
 from parallelrnn.cli.errors import note
-from parallelrnn.errors import MissingPackageError, TableError, printable
+from parallelrnn.errors import MissingPackageError, TableError, TimestampError, printable
 from parallelrnn.io import write_bytes
 
 _SEPARATORS = (",", ";", "\t", "|")
 _NO_SEPARATOR = "\x00"  # in no line of text
 _TIME_NAMES = ("ds", "date", "datetime", "time", "timestamp", "day", "month", "year")
-_ID_NAMES = ("unique_id", "id", "series", "item_id", "series_id")
+ID_NAMES = ("unique_id", "id", "series", "item_id", "series_id")
 _DAYS = ("%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y", "%m/%d/%y", "%d/%m/%y", "%d.%m.%y")
 _CLOCKS = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
 _MONTHS = ("%b %Y", "%B %Y", "%b-%Y", "%b-%y", "%m/%Y")
@@ -34,7 +34,7 @@ def read_table(path: Path, id_col: str | None = None) -> pd.DataFrame:
         if path.suffix.lower() in (".parquet", ".pq"):
             return _read_parquet(path)
         if path.suffix.lower() in (".csv", ".txt", ".gz", ".tsv"):
-            return _read_csv(path, _ID_NAMES if id_col is None else (id_col,))
+            return _read_csv(path, ID_NAMES if id_col is None else (id_col,))
     except ImportError as error:
         raise _no_pyarrow(path) from error
     except UnicodeDecodeError as error:
@@ -129,20 +129,21 @@ def infer_layout(
             )
         guesses.append(f"time column {time!r}")
     if id is None:
-        taken = (time, *targets, *covariates)
-        candidates = [name for name in _ID_NAMES if name in frame.columns and name not in taken]
+        free = [name for name in frame.columns if name not in (time, *targets, *covariates)]
+        candidates = [name for name in ID_NAMES if name in free]
         id = next((name for name in candidates if not pd.api.types.is_float_dtype(frame[name])), None)
         if id is not None:
             guesses.append(f"id column {id!r}")
+        elif time in frame.columns:
+            text = next((name for name in free if _is_text(frame[name])), None)
+            if frame[time].dropna().duplicated().any():
+                example = "" if text is None else f", such as {{id_col}} {text}"
+                hint = "drop duplicate rows, or name the column that identifies the series with {id_col}" + example
+                raise TimestampError(f"the timestamps in column {time!r} repeat, and no id column is given", hint=hint)
+            guesses += [] if text is None else [f"one series (if {text!r} identifies several, give --id {text})"]
     if not targets:
         targets = _guess_targets(frame, (id, time, *covariates))
         guesses.append(f"target{'s' if len(targets) > 1 else ''} {', '.join(map(repr, targets))}")
-    options: dict[str, str] = {}
-    for option, name in (("--time", time), ("--id", id), *(("--target", target) for target in targets)):
-        if name in options:
-            raise TableError(f"column {name!r} is given twice, as {options[name]} and as {option}")
-        if name is not None:
-            options[name] = option
     return Layout(id, time, tuple(targets), tuple(guesses))
 
 
@@ -166,10 +167,22 @@ def _guess_time(frame: pd.DataFrame) -> str:
 def _guess_targets(frame: pd.DataFrame, taken: Sequence[str | None]) -> list[str]:
     if "y" in frame.columns and "y" not in taken:
         return ["y"]
-    numeric = [name for name in frame.columns if name not in taken and pd.api.types.is_numeric_dtype(frame[name])]
-    if not numeric:
-        raise TableError("the table has no column of numbers to forecast", hint="name one with {target_col}")
-    return numeric
+    free = [name for name in frame.columns if name not in taken]
+    numeric = [name for name in frame.columns if pd.api.types.is_numeric_dtype(frame[name])]
+    if targets := [name for name in free if name in numeric]:
+        return targets
+    if frame.empty:
+        raise TableError("the table has no rows")
+    for name in free:
+        numbers = pd.to_numeric(frame[name].astype("string"), errors="coerce")
+        if numbers.notna().any() and (rows := _unparsed(frame[name], numbers)):
+            problem = f"row {rows[0]}: {frame[name].iloc[rows[0]]!r} in column {name!r} is not a number"
+            raise TableError(problem, hint="correct it, or leave it empty")
+    if free:
+        raise TableError(f"column {free[0]!r} holds no numbers to forecast", hint="convert it to numbers")
+    if numeric:
+        raise TableError(f"column {numeric[0]!r} cannot be forecast: it is the time, id or covariate column")
+    raise TableError("there is no column to forecast", hint="add a column of numbers")
 
 
 def select_columns(frame: pd.DataFrame, names: Sequence[str], path: Path) -> pd.DataFrame:
@@ -181,7 +194,7 @@ def select_columns(frame: pd.DataFrame, names: Sequence[str], path: Path) -> pd.
     unused = [printable(str(name)) for name in frame.columns if name not in names]
     if unused:
         note(f"unused columns: {', '.join(unused)}")
-    return frame[list(names)]
+    return frame[list(dict.fromkeys(names))]
 
 
 def with_times(frame: pd.DataFrame, time_col: str, time_format: str | None) -> pd.DataFrame:

@@ -21,7 +21,6 @@ from parallelrnn.forecast.missing import MissingValues
 Array = NDArray[np.float64]
 
 _LARGEST, _SMALLEST = 1e100, 1e-100  # values whose squares are still numbers
-_TABLES = {"df": "the table", "futr_df": "the table of future covariates"}
 _OUTPUT_COLUMNS = ("yhat", "level", "cutoff", "y", "covariates")
 _MAX_STEPS_PER_ROW = 100  # beyond this, a timestamp or the frequency is wrong
 _SHORT_SERIES = 10  # steps
@@ -137,7 +136,7 @@ def read_panel(
     """
     frame = as_frame(table)
     _check_columns(frame, columns)
-    rows = _sort_rows(frame, columns, "df")
+    rows = _sort_rows(frame, columns, "df", may_name_ids=grid is None and columns.id is None)
     hint = "resample the series to the frequency that the model was fitted on"
     if grid is None:
         grid = Grid.of({name: rows.stamps[own] for name, own in rows.groups.items()}, freq)
@@ -146,7 +145,7 @@ def read_panel(
     data = {name: _read_numbers(frame, name)[rows.order] for name in columns.all if name not in columns.keys}
     _check_range(data, rows)
 
-    gaps = MissingValues(missing, columns.targets, columns.past)
+    gaps = MissingValues(policy=missing, targets=columns.targets, past=columns.past)
     series: list[Series] = []
     for name, own in rows.groups.items():
         local = {key: values[own] for key, values in data.items()}
@@ -174,7 +173,7 @@ def read_future_exog(table: Any, series: Sequence[Series], columns: Columns, gri
         name = None if columns.id is None else single.name
         if name not in rows.groups:
             hint = f"give its next {horizon} steps"
-            raise TableError(f"{_TABLES['futr_df']} has no rows for series {name!r}", argument="futr_df", hint=hint)
+            raise TableError(f"no rows for series {name!r}", argument="futr_df", hint=hint)
         own = rows.groups[name]
         steps = positions[own] - single.end
         inside = (steps >= 0) & (steps < horizon)
@@ -196,22 +195,22 @@ def as_frame(table: Any) -> nw.DataFrame[Any]:
         code = "call its collect() first" if hasattr(table, "collect") else ""
         raise ArgumentTypeError(f"expected a pandas or polars table, got {type(table).__name__}", code=code) from error
     except nw.exceptions.DuplicateError as error:
-        raise TableError(f"two columns have the same name: {error}", hint="rename one of them") from error
+        names = list(getattr(table, "column_names", table.columns))  # of pyarrow, or else of pandas
+        raise TableError(f"several columns are named {max(names, key=names.count)!r}", hint="rename them") from error
 
 
 def _require(frame: nw.DataFrame[Any], names: Sequence[str], argument: str, hint: str = "") -> None:
     missing = ", ".join(repr(name) for name in names if name not in frame.columns)
     if missing:
         existing = ", ".join(map(repr, frame.columns))
-        problem = f"{_TABLES[argument]} has no column {missing}; its columns are {existing}"
-        raise TableError(problem, argument=argument, hint=hint)
+        raise TableError(f"no column {missing}; the columns are {existing}", argument=argument, hint=hint)
 
 
 def _check_columns(frame: nw.DataFrame[Any], columns: Columns) -> None:
     _require(frame, columns.all, "df", "name its columns with {id_col}, {time_col} and {target_col}")
     repeated = [name for name in columns.all if columns.all.count(name) > 1]
     if repeated:
-        raise TableError(f"column {repeated[0]!r} has two roles", hint="give it one")
+        raise TableError(f"column {repeated[0]!r} is given twice", hint="give it one role")
     taken = [name for name in columns.keys if str(name) in _OUTPUT_COLUMNS or str(name).startswith("yhat-")]
     if taken:
         raise TableError(f"column {taken[0]!r} has the name of a column of forecasts", hint="rename it")
@@ -237,10 +236,10 @@ class _Rows(NamedTuple):
         return f"row {self.order[row]}" if name is None else f"series {name!r}, row {self.order[row]}"
 
 
-def _sort_rows(frame: nw.DataFrame[Any], columns: Columns, argument: str) -> _Rows:
+def _sort_rows(frame: nw.DataFrame[Any], columns: Columns, argument: str, may_name_ids: bool = False) -> _Rows:
     """Sort rows by series, in their order in the table, and time; raise if a series has a timestamp twice."""
     if not len(frame):
-        raise TableError(f"{_TABLES[argument]} has no rows", argument=argument)
+        raise TableError("no rows", argument=argument)
     stamps = read_timestamps(frame, columns.time)
     owner, names = np.zeros(len(frame), dtype=np.int64), [None]
     if columns.id is not None:
@@ -255,7 +254,7 @@ def _sort_rows(frame: nw.DataFrame[Any], columns: Columns, argument: str) -> _Ro
         index = int(same.argmax())
         first, second = sorted(order[index : index + 2].tolist())
         place, pairs = series_prefix(names[owner[index]]), f" ({same.sum()} such pairs)" if same.sum() > 1 else ""
-        alone = ", or name the column that tells series apart with {id_col}" * (columns.id is None)
+        alone = ", or name the column that tells series apart with {id_col}" * may_name_ids
         raise TimestampError(
             f"{place}rows {first} and {second} have the same timestamp {stamps[index]}{pairs}",
             argument=argument,
@@ -269,21 +268,14 @@ def _sort_rows(frame: nw.DataFrame[Any], columns: Columns, argument: str) -> _Ro
 def _read_numbers(frame: nw.DataFrame[Any], name: str) -> Array:
     column = frame.get_column(name)
     if not (column.dtype.is_numeric() or column.dtype == nw.Boolean):
-        values = column.to_list()
-        filled = [row for row, value in enumerate(values) if value is not None]
-        row = next((row for row in filled if not _is_number(values[row])), filled[0] if filled else None)
-        example = "" if row is None else f" such as {values[row]!r} in row {row}"
+        values = pd.Series(column.to_list(), dtype=object)
+        is_number = pd.to_numeric(values.astype("string"), errors="coerce").notna()
+        rows = [*np.flatnonzero(values.notna() & ~is_number), *np.flatnonzero(values.notna())]
+        example = f" such as {values[rows[0]]!r} in row {rows[0]}" if rows else ""
         hint = "convert it to numbers, or drop it"
-        raise TableError(f"column {name!r} holds {column.dtype}{example}, not numbers", hint=hint)
+        kind = "text" if column.dtype == nw.String else column.dtype
+        raise TableError(f"column {name!r} holds {kind}{example}, not numbers", hint=hint)
     return np.asarray(column.cast(nw.Float64).to_numpy(), dtype=np.float64)
-
-
-def _is_number(value: Any) -> bool:
-    try:
-        float(value)
-    except (TypeError, ValueError):
-        return False
-    return True
 
 
 def _check_range(data: dict[str, Array], rows: _Rows) -> None:

@@ -71,10 +71,11 @@ class Components:
         if current is not None and not current.others:  # else modes do not sum to the forecast
             parts, level = [_as_channels(part) for part in current.values], _as_channels(current.level)[0, 0]
         modes = [
-            Mode(1, mode.eigenvalue, share=share, part=part, source=mode.source)
+            Mode(order=1, eigenvalue=mode.eigenvalue, share=share, part=part, source=mode.source)
             for mode, share, part in zip(self.modes, shares[:count], parts, strict=True)
         ]
-        return ForecastModes(tuple(sorted(modes, key=lambda mode: -abs(mode.share))), where, time, level=level)
+        rows = tuple(sorted(modes, key=lambda mode: -abs(mode.share)))
+        return ForecastModes(rows=rows, where=where, time=time, level=level)
 
 
 @torch.no_grad()
@@ -101,7 +102,7 @@ def decompose(
     modes: list[Mode] = []
     values: list[Array] = []
     for period in sorted({cycle.period for scaler in scalers for cycle in scaler.cycles}):
-        modes.append(Mode(1, cmath.exp(2j * cmath.pi / period), source=CALENDAR))
+        modes.append(Mode(order=1, eigenvalue=cmath.exp(2j * cmath.pi / period), source=CALENDAR))
         cycle = np.stack([_cycle(scaler, period, time) for scaler, time in zip(own, times, strict=True)])
         values.append(cycle / scale if scaled else cycle)
     factor = encoded.scale.double().numpy() * units  # (B, 1, C)
@@ -111,7 +112,7 @@ def decompose(
         blocks = network.decoder.parts(encoded.state, config.horizon)  # (B, H, blocks, C * Q)
         blocks = blocks.unflatten(-1, shape)[..., median_index]
         for index, eigenvalue in enumerate(eigenvalues_of(network.decoder)):
-            modes.append(Mode(1, eigenvalue, source=RECENT))
+            modes.append(Mode(order=1, eigenvalue=eigenvalue, source=RECENT))
             values.append(blocks[:, :, index].double().numpy() * factor)
     else:
         decoded = network.decoder(encoded.state, config.horizon).unflatten(-1, shape)[..., median_index]

@@ -59,6 +59,8 @@ def fit_panel(
         problem = f"{lookback} steps are more than {_MAX_LOOKBACK_RATIO} times the longest series of {longest} steps"
         warn_user(f"{problem}; padding before its beginning takes time and adds nothing", argument="lookback")
     steps = [len(series) - _validation_steps(len(series), options.horizon, val_size) for series in panel.series]
+    if val_size is not None and val_size >= longest:
+        raise ArgumentError(argument="val_size", expected=f"fewer than the {longest} steps there are", got=val_size)
     _check_observed(panel, steps)
     scalers = [
         SeriesScaler.fit(series, n, fit_cycles(series, n, periods, named))
@@ -207,9 +209,10 @@ def split_windows(dataset: WindowDataset, steps: list[int]) -> Split:
     training = dataset.with_target(dataset.windows(first, [n - horizon + 1 for n in steps]))
     if not len(training):
         longest = max(dataset.series, key=len)
-        problem = f"no series is long enough, or has enough values, to train for a horizon of {horizon} steps"
-        hint = "give longer series, or a smaller {horizon}"
-        raise TableError(f"{problem}: the longest, {longest.name!r}, has {len(longest)}", hint=hint)
+        observed = int(longest.observed.any(axis=1).sum())
+        most = f"the longest, {longest.name!r}, has {observed} observed values in {len(longest)} steps"
+        hint = "give longer series, or a smaller {horizon}" + ", or a coarser {freq}" * (observed < len(longest))
+        raise TableError(f"no series has enough values to train for a horizon of {horizon} steps: {most}", hint=hint)
     validation = dataset.with_target(dataset.windows(steps, [end - horizon + 1 for end in ends]))
     if not len(validation):
         warn_user(

@@ -248,7 +248,7 @@ def _spacings(stamps: Stamps) -> list[_Spacing]:
     def freq(distance: int) -> str:
         return str(pd.tseries.frequencies.to_offset(pd.Timedelta(distance, unit)).freqstr)
 
-    return [_Spacing(np.diff(times).astype(np.int64), freq, lambda distance: str(pd.Timedelta(distance, unit)))]
+    return [_Spacing(np.diff(times).astype(np.int64), freq, Step(pd.Timedelta(1, unit).total_seconds(), "s").format)]
 
 
 def _in_months(days: NDArray[np.datetime64]) -> list[_Spacing]:

@@ -14,7 +14,7 @@ from parallelrnn.errors import TableError
 MISSING = ("interpolate", "error")  # policies
 
 
-@dataclass
+@dataclass(kw_only=True)
 class MissingValues:
     """Trims and fills series by one policy, and counts what was missing."""
 

@@ -135,7 +135,7 @@ class ForecasterState:
         """Explain forecasts by the sample; `current` are the components of the current ones, also in `table`."""
         origins, median = self.sample_origins, self.median_index
         sample = decompose(self.network, self.sample, self.scalers, origins, median, scaled=True)
-        where = "exact: forecasts are sums of them"
+        where = "the decomposition is exact"
         if not isinstance(self.network.decoder, WaveDecoder):
             where = "calendar cycles only: a linear decoder has no modes"
         time = self.grid.step

@@ -169,7 +169,7 @@ class ParaModel(BaseModel):  # type: ignore[misc]
         name is not `explain`, which is a switch in neuralforecast.
         """
         time = Step.of(freq)
-        modes = ForecastModes((), "a linear decoder has no modes", time)
+        modes = ForecastModes(rows=(), where="a linear decoder has no modes", time=time)
         if isinstance(self.network.decoder, WaveDecoder):
             modes = forecast_modes(self.network.decoder, x=self._states, horizon=max(2, self.h), freq=freq)
         return Explanation(modes, memory_features(self.network, time), None)

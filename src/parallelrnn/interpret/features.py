@@ -92,8 +92,8 @@ class Features(Table[Feature]):
                 "the activation or the gates bound the state."
             )
         notes.append(
-            "Distance: the size of a change to the matrix that makes the eigenvalue repeated, where the type changes "
-            "(for blocks of size 2, the smallest such change). "
+            "Distance: how far the matrix is from one with a repeated eigenvalue, where the type changes (Frobenius "
+            "norm; an upper bound for blocks larger than 2). "
             + (
                 "These matrices map states to queries, keys and values. They are not transitions from one step to the "
                 "next, so they have no period or half-life; the gate decides what is kept."

@@ -8,7 +8,7 @@ the eigenvalues of the recurrent matrix alone, which say how the model remembers
 from __future__ import annotations
 
 import math
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -30,29 +30,27 @@ CALENDAR = "the calendar"  # sources of amplitudes
 RECENT = "recent data"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Mode(Row):
     """One eigenvalue (pair) of the closed loop, or one block of a wave decoder: a cycle or trend of the forecast."""
 
     order: int
     eigenvalue: complex  # imag >= 0
-    _: KW_ONLY
     share: float = math.nan  # of the forecast's variance over the horizon
     step: int | None = None  # of a free run, if the mode is local to that step
     part: Array | None = field(default=None, compare=False, repr=False)  # (H, B, C), its part of the forecast, if known
     source: str = ""  # what sets its amplitude, if that differs from mode to mode
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ForecastModes(Table[Mode]):
     """The forecast modes of a model."""
 
     name: ClassVar[str] = "Forecast modes"
-    subtitle: ClassVar[str] = "the cycles that the model believes in"
+    subtitle: ClassVar[str] = "the cycles and trends in the forecast"
     rows: tuple[Mode, ...]
     where: str  # the state for which they hold
     time: Step
-    _: KW_ONLY
     cycle: Cycle | None = None  # into which forecasts settle if they leave the fixed point
     level: Array | None = field(default=None, compare=False, repr=False)  # (C,); the forecast is level plus parts
 
@@ -68,7 +66,8 @@ class ForecastModes(Table[Mode]):
         return place | super()._cells(row)
 
     def _notes(self, shown: int) -> list[str]:
-        notes = [f"{count(len(self), 'mode')}, {shown} shown; {self.where}."]
+        shown_of = f", {shown} shown" if shown < len(self) else ""
+        notes = [f"{count(len(self), 'mode')}{shown_of}; {self.where}."]
         if any(mode.modulus > 1 for mode in self):
             notes.append("A modulus above 1 means that forecasts fed back to the model move away from this state.")
         if self.cycle is not None:
@@ -119,7 +118,8 @@ def forecast_modes(
             rows += _modes(run, run.jacobian(state[0])[0], step=step)
             state = run.step(state)
         where = f"at each of {along} steps of the model's own forecast after the data"
-        return ForecastModes(tuple(rows), where, time, cycle=settled_cycle(Ending.of(run, start).forecasts))
+        cycle = settled_cycle(Ending.of(run, start).forecasts)
+        return ForecastModes(rows=tuple(rows), where=where, time=time, cycle=cycle)
     origin = torch.zeros(run.size, dtype=torch.float64)
     loop, reading = run.jacobian(origin)
     if run.is_linear:
@@ -130,9 +130,9 @@ def forecast_modes(
     stays = ending.is_at(fixed) and abs(np.linalg.eigvals(loop)).max() < 1
     deviations = (start - fixed).numpy() if x is not None and stays else None
     return ForecastModes(
-        _modes(run, loop, reading, deviations, horizon),
-        "to first order around the model's fixed point",
-        time,
+        rows=_modes(run, loop, reading, deviations, horizon),
+        where="to first order around the model's fixed point",
+        time=time,
         cycle=None if stays else settled_cycle(ending.forecasts),
         level=run.output(fixed[None])[0].numpy(),
     )
@@ -148,16 +148,17 @@ def _decoder_modes(
         )
     decoder = exact(decoder)
     values = eigenvalues_of(decoder)
-    rows = [Mode(1, value) for value in values]
+    rows = [Mode(order=1, eigenvalue=value) for value in values]
     if x is not None:
         with torch.no_grad():
             parts = decoder.parts(x.double(), horizon).permute(2, 1, 0, 3).numpy()  # (blocks, H, B, C)
         rows = [
-            Mode(1, value, share=share, part=part)
+            Mode(order=1, eigenvalue=value, share=share, part=part)
             for value, share, part in zip(values, shares_of_parts(parts), parts, strict=True)
         ]
     ordered = tuple(sorted(rows, key=lambda mode: -mode.modulus))
-    return ForecastModes(ordered, "exact, since the decoder is made of them", time, level=np.zeros(decoder.output_size))
+    where, level = "exact, since the decoder is made of them", np.zeros(decoder.output_size)
+    return ForecastModes(rows=ordered, where=where, time=time, level=level)
 
 
 def eigenvalues_of(decoder: WaveDecoder) -> list[complex]:
@@ -183,7 +184,7 @@ def _linear_modes(
         deviations = None if deviations is None else np.pad(deviations, ((0, 0), (0, 1)), constant_values=1.0)
     level = run.output(torch.from_numpy(fixed)[None])[0].numpy()
     modes = _modes(run, loop, reading, deviations, horizon)
-    return ForecastModes(modes, "exact, since the model is linear", time, level=level)
+    return ForecastModes(rows=modes, where="exact, since the model is linear", time=time, level=level)
 
 
 def _unit_root_tolerance(run: FreeRun, loop: Array) -> float:
@@ -208,11 +209,11 @@ def _modes(
         for order in group.orders
     ]
     if reading is None or deviations is None:
-        rows = [Mode(block.order, block.eigenvalue, step=step) for block in blocks]
+        rows = [Mode(order=block.order, eigenvalue=block.eigenvalue, step=step) for block in blocks]
     else:
         parts = _parts(blocks, basis_of(groups), reading, deviations, horizon)
         rows = [
-            Mode(block.order, block.eigenvalue, share=share, step=step, part=part)
+            Mode(order=block.order, eigenvalue=block.eigenvalue, share=share, step=step, part=part)
             for block, share, part in zip(blocks, shares_of_parts(parts), parts, strict=True)
         ]
     return tuple(sorted(rows, key=lambda mode: -mode.modulus))

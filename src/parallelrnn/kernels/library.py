@@ -77,7 +77,7 @@ class _Table(Structure):
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class InstructionSet:
     """The kernels for one set of vector instructions."""
 
@@ -89,7 +89,7 @@ class InstructionSet:
     peak_work: tuple[Any, ...]  # work of known size: multiply-adds, activations, a triad; see machine_peak.py
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Library:
     """The library as it was loaded on import: its instruction sets, best first, or why there are none."""
 
@@ -105,11 +105,11 @@ class Library:
 def load(path: Path) -> Library:
     """Load the shared library; if that fails, return a `Library` whose `problem` says why."""
     if not path.exists():
-        return Library(path, problem=f"the C kernels were not built: {path} does not exist")
+        return Library(path=path, problem=f"the C kernels were not built: {path} does not exist")
     try:
         library = ctypes.CDLL(str(path))
     except OSError as error:
-        return Library(path, problem=f"the C kernels could not be loaded: {error}")
+        return Library(path=path, problem=f"the C kernels could not be loaded: {error}")
     try:
         sizes = (
             library.parallelrnn_forward_size(),
@@ -119,22 +119,22 @@ def load(path: Path) -> Library:
     except AttributeError:
         sizes = (0, 0, 0)
     if sizes != tuple(map(ctypes.sizeof, (ForwardCall, BackwardCall, AttentionCall))):
-        return Library(path, problem="the C kernels belong to another version of the package")
+        return Library(path=path, problem="the C kernels belong to another version of the package")
     library.parallelrnn_instruction_set.restype = POINTER(_Table)
     tables: list[InstructionSet] = []
     while table := library.parallelrnn_instruction_set(len(tables)):
         tables.append(_instruction_set(table.contents))
-    return Library(path, tuple(tables), bool(library.parallelrnn_has_threads()))
+    return Library(path=path, instruction_sets=tuple(tables), has_threads=bool(library.parallelrnn_has_threads()))
 
 
 def _instruction_set(table: _Table) -> InstructionSet:
     return InstructionSet(
-        table.name.decode(),
-        dict(zip(DTYPES, table.lanes, strict=True)),
-        dict(zip(DTYPES, table.forward, strict=True)),
-        dict(zip(DTYPES, table.backward, strict=True)),
-        dict(zip(DTYPES, table.attention, strict=True)),
-        tuple(table.peak_work),
+        name=table.name.decode(),
+        lanes=dict(zip(DTYPES, table.lanes, strict=True)),
+        forward=dict(zip(DTYPES, table.forward, strict=True)),
+        backward=dict(zip(DTYPES, table.backward, strict=True)),
+        attention=dict(zip(DTYPES, table.attention, strict=True)),
+        peak_work=tuple(table.peak_work),
     )
 
 

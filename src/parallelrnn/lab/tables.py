@@ -1,4 +1,4 @@
-"""Tables of results, in Markdown and for terminals; and the marked tables of documents, which a command renews.
+"""Tables of results, in Markdown and for terminals; and the marked tables of documents, which a command updates.
 
 In a document a table stands between two comments, and is made from the results folder by the function that
 `MARKED_TABLES` names for it:

@@ -187,7 +187,7 @@ class SequenceEstimator(BaseEstimator):  # type: ignore[misc]
     ) -> None:
         config = self._check()
         if resume and checkpoint is None:
-            raise ArgumentError("resume=True needs a checkpoint to resume from", hint="give {checkpoint} a directory")
+            raise ArgumentError("there is no checkpoint to resume from", argument="resume", hint="give {checkpoint}")
         saved = None
         if checkpoint is not None:
             if not isinstance(self.random_state, Integral):

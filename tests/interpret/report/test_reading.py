@@ -77,7 +77,7 @@ def test_a_model_that_keeps_cycling() -> None:
     assert f"a wave of {reading.time.format(reading.modes.cycle.period)}" in lead(reading)[0]
 
 
-def test_what_forecasts_something_else_has_no_modes() -> None:
+def test_a_model_that_does_not_forecast_its_input_has_no_modes() -> None:
     torch.manual_seed(0)
     reading = read(ParaLSTM(2, 4), noise(inputs=2))
     assert reading.modes is None
@@ -106,7 +106,7 @@ def test_layers_of_torch_are_read_as_one_block(cls: Any) -> None:
     assert page(reading)
 
 
-def test_what_is_said_is_about_the_forecast() -> None:
+def test_components_are_parts_of_the_forecast() -> None:
     """A linear readout is folded in: the components are parts of the forecast, not of what the readout gets."""
     torch.manual_seed(0)
     for aggregate in (None, "linear"):
@@ -143,7 +143,7 @@ def test_a_series_of_pandas(index: Any, about: str) -> None:
     assert reading.about[1].endswith(about)
 
 
-def test_what_is_missing_does_not_take_the_page_away() -> None:
+def test_missing_parts_do_not_prevent_the_page() -> None:
     constant = read(planted((24, 0.98)), torch.zeros(20, 1))
     assert "constant" in lead(constant)[0]
     short = read(planted((24, 0.98)), noise(1))
@@ -195,12 +195,12 @@ def test_a_model_that_leaves_all_bounds() -> None:
     ],
 )
 def test_modes_have_names_that_people_use(order: int, eigenvalue: complex, words: str) -> None:
-    assert phrase(Mode(order, complex(eigenvalue)), Step.of("h")) == words
+    assert phrase(Mode(order=order, eigenvalue=complex(eigenvalue)), Step.of("h")) == words
 
 
 def test_no_more_than_all_is_explained() -> None:
-    rows = (Mode(1, 0.9 + 0.1j, share=1.4), Mode(1, 0.5 + 0j, share=-0.4))
-    reading = replace(read(planted((24, 0.98)), noise()), modes=ForecastModes(rows, "", Step()))
+    rows = (Mode(order=1, eigenvalue=0.9 + 0.1j, share=1.4), Mode(order=1, eigenvalue=0.5 + 0j, share=-0.4))
+    reading = replace(read(planted((24, 0.98)), noise()), modes=ForecastModes(rows=rows, where="", time=Step()))
     assert "100%" in lead(reading)[0]
     assert "cancel" in lead(reading)[0]
 

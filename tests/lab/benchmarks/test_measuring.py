@@ -19,7 +19,7 @@ def measure(config: dict[str, Any], seed: int) -> dict[str, Any]:
     return {"sum": config["size"] + seed}
 
 
-def test_what_failed_is_measured_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_failed_measurements_are_repeated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store, about = RunStore(tmp_path), provenance(1)
     with pytest.raises(SystemExit):
         run_missing(store, "sums", JOBS, measure, about)

@@ -34,7 +34,7 @@ class Web:
 
     folder: Path
     address: str
-    asked: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
     led: dict[str, str] = field(default_factory=dict)  # which paths lead elsewhere
 
 
@@ -43,12 +43,12 @@ def web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Web]:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     folder = tmp_path / "web"
     folder.mkdir()
-    asked: list[str] = []
+    requests: list[str] = []
     led: dict[str, str] = {}
 
     class Handler(SimpleHTTPRequestHandler):
         def log_message(self, *args: Any) -> None:
-            asked.append(self.path)
+            requests.append(self.path)
 
         def do_GET(self) -> None:
             if self.path in led:
@@ -61,7 +61,7 @@ def web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Web]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(folder)))
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
-    yield Web(folder, f"http://127.0.0.1:{server.server_port}", asked, led)
+    yield Web(folder, f"http://127.0.0.1:{server.server_port}", requests, led)
     server.shutdown()
     server.server_close()
     thread.join()

@@ -18,13 +18,13 @@ ROWS = 50
 def table(borders: tuple[int, int, int] = (20, 30, 45)) -> Table:
     values = np.random.default_rng(0).normal(3, 2, (ROWS, 2))
     times = np.datetime64("2016-07-01T00:00:00", "s") + np.arange(ROWS) * np.timedelta64(3600, "s")
-    return Table("small", values, ("a", "b"), times, borders)
+    return Table(name="small", values=values, columns=("a", "b"), times=times, borders=borders)
 
 
 def write(folder: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, np.ndarray]:
     """A file of the form of `name`, with few rows, and the values in it."""
     layout = replace(LAYOUTS[name], rows=ROWS, borders=(20, 30, 45))
-    layout = replace(layout, source=Source(layout.source.path, None, None))
+    layout = replace(layout, source=Source(path=layout.source.path))
     monkeypatch.setitem(LAYOUTS, name, layout)
     values = np.random.default_rng(1).normal(size=(ROWS, len(layout.columns))).round(6)
     times = np.datetime64(layout.first, "s") + np.arange(ROWS) * np.timedelta64(layout.step, "s")
@@ -138,7 +138,7 @@ def test_windows_that_do_not_fit_are_rejected() -> None:
         small.windows("train", 25, 1)
 
 
-def test_standardised_as_scikit_learn_has_it() -> None:
+def test_standardised_as_by_scikit_learn() -> None:
     small = table()
     small.values[:, 1] = 4  # a constant column
     expected = StandardScaler().fit(small.values[:20]).transform(small.values)

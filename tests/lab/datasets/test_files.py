@@ -20,7 +20,7 @@ SHA256 = hashlib.sha256(DATA).hexdigest()
 
 
 def source(web: Web, sha256: str | None = SHA256) -> Source:
-    return Source("ett/small.csv", sha256, f"{web.address}/small.csv")
+    return Source(path="ett/small.csv", sha256=sha256, url=f"{web.address}/small.csv")
 
 
 def put(path: Path, data: bytes = DATA) -> Path:
@@ -65,7 +65,7 @@ def test_a_download_is_kept(web: Web, cache: Path, sha256: str | None) -> None:
         path = locate(source(web, sha256))
         assert path == cache / "ett/small.csv"
         assert path.read_bytes() == DATA
-    assert web.asked == ["/small.csv"]
+    assert web.requests == ["/small.csv"]
     assert files(cache) == [path]
 
 
@@ -91,7 +91,7 @@ def test_without_a_network_it_says_what_to_put_where(
     cache: Path, with_own: bool, request: pytest.FixtureRequest
 ) -> None:
     directory = request.getfixturevalue("own") if with_own else cache
-    missing = Source("ett/small.csv", SHA256, "http://127.0.0.1:9/small.csv")  # nobody listens there
+    missing = Source(path="ett/small.csv", sha256=SHA256, url="http://127.0.0.1:9/small.csv")  # nobody listens there
     with raises(DatasetError, "small.csv", f"{missing.url} and put it at {directory / missing.path}") as error:
         locate(missing)
     assert ("PARALLELRNN_DATA" in str(error.value)) == (not with_own)
@@ -104,12 +104,12 @@ def test_an_address_that_leads_to_an_open_way_is_rejected(web: Web, cache: Path,
     web.led["/small.csv"] = elsewhere
     with raises(DatasetError, "/other.csv", "not https"):
         locate(source(web))
-    assert web.asked == ["/small.csv"]
+    assert web.requests == ["/small.csv"]
     assert files(cache) == []
 
 
-def test_what_cannot_be_downloaded_says_where_people_find_it(cache: Path) -> None:
-    missing = Source("wth/WTH.csv", None, None, home="https://example.org/page")
+def test_a_source_without_an_address_names_its_home_page(cache: Path) -> None:
+    missing = Source(path="wth/WTH.csv", home="https://example.org/page")
     with raises(DatasetError, "https://example.org/page", cache / "wth/WTH.csv"):
         locate(missing)
 
@@ -119,7 +119,7 @@ def test_without_pooch_it_says_how_to_install_it(web: Web, monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "pooch", None)
     with raises(DatasetError, "pooch", "pip install"):
         locate(source(web))
-    assert web.asked == []
+    assert web.requests == []
 
 
 def test_ones_own_file_comes_first_and_needs_no_pooch(
@@ -130,7 +130,7 @@ def test_ones_own_file_comes_first_and_needs_no_pooch(
     assert locate(source(web)) == cache / "ett/small.csv"
     mine = put(own / "ett/small.csv")
     assert locate(source(web)) == mine
-    assert web.asked == []
+    assert web.requests == []
 
 
 def test_a_damaged_file_of_ones_own_is_named(web: Web, own: Path) -> None:
@@ -138,13 +138,11 @@ def test_a_damaged_file_of_ones_own_is_named(web: Web, own: Path) -> None:
     mine = put(own / "ett/small.csv", b"half of i")
     with raises(DatasetError, mine, SHA256):
         locate(source(web))
-    assert web.asked == []
+    assert web.requests == []
 
 
 @pytest.mark.parametrize("name", ["nowhere", "small.csv"])
-def test_a_directory_that_is_none_is_named(
-    web: Web, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bad_data_directory_is_named(web: Web, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     put(tmp_path / "small.csv")
     monkeypatch.setenv("PARALLELRNN_DATA", str(tmp_path / name))
     with raises(DatasetError, "PARALLELRNN_DATA", tmp_path / name):
@@ -157,7 +155,8 @@ def test_a_file_is_taken_out_of_its_archive(
     web: Web, cache: Path, form: str, place: str, request: pytest.FixtureRequest
 ) -> None:
     data = zipped(a=DATA, b=b"other") if form == "zip" else tarred("folder/a.ts", DATA)
-    packed = Source("uea/a.ts", SHA256, f"{web.address}/set.{form}", "a.ts", hashlib.sha256(data).hexdigest())
+    checksums = {"sha256": SHA256, "archive_sha256": hashlib.sha256(data).hexdigest()}
+    packed = Source(path="uea/a.ts", url=f"{web.address}/set.{form}", member="a.ts", **checksums)
     if place == "own":
         put(request.getfixturevalue("own") / f"uea/set.{form}", data)
         assert find(packed) == cache / "uea/a.ts"
@@ -165,7 +164,7 @@ def test_a_file_is_taken_out_of_its_archive(
     path = locate(packed)
     assert path == cache / "uea/a.ts"
     assert path.read_bytes() == DATA
-    assert web.asked == ([f"/set.{form}"] if place == "web" else [])
+    assert web.requests == ([f"/set.{form}"] if place == "web" else [])
 
 
 @pytest.mark.parametrize(
@@ -182,7 +181,7 @@ def test_a_file_is_taken_out_of_its_archive(
 )
 def test_a_bad_archive_is_rejected(web: Web, own: Path, cache: Path, data: bytes, fact: str) -> None:
     put(web.folder / "set.zip", data)
-    packed = Source("uea/a.ts", SHA256, f"{web.address}/set.zip", "a.ts")
+    packed = Source(path="uea/a.ts", sha256=SHA256, url=f"{web.address}/set.zip", member="a.ts")
     with raises(DatasetError, fact, own / "uea/set.zip"):
         locate(packed)
     assert files(cache) == []  # so that the next attempt asks again
@@ -195,7 +194,7 @@ def test_a_bad_archive_is_rejected(web: Web, own: Path, cache: Path, data: bytes
 
 
 def test_of_several_forms_the_first_at_hand_is_taken(web: Web, own: Path, cache: Path) -> None:
-    forms = source(web), Source("ett/small.csv.xz", None, None)
+    forms = source(web), Source(path="ett/small.csv.xz")
     put(web.folder / "small.csv")
     assert locate(*forms) == cache / "ett/small.csv"  # only one can be downloaded
     packed = put(own / "ett/small.csv.xz")

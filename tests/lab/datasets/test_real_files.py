@@ -43,8 +43,8 @@ def test_tables(name: str, last: str, counts: tuple[int, int, int]) -> None:
 def test_mnist() -> None:
     splits = load_mnist()
     assert [len(part) for part in (splits.train, splits.validation, splits.test)] == [57_000, 3_000, 10_000]
-    both = np.concatenate([splits.train.targets, splits.validation.targets])
-    assert np.bincount(both).tolist() == [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
+    targets = np.concatenate([splits.train.targets, splits.validation.targets])
+    assert np.bincount(targets).tolist() == [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
     total = splits.train.inputs.sum(dtype=np.int64) + splits.validation.inputs.sum(dtype=np.int64)
     assert round(total / (60_000 * 784 * 255), 4) == 0.1307
     assert round(float(splits.test.inputs.mean()) / 255, 4) == 0.1325
@@ -55,8 +55,8 @@ def test_cifar10() -> None:
     splits = load_cifar10()
     assert [len(part) for part in (splits.train, splits.validation, splits.test)] == [47_000, 3_000, 10_000]
     assert np.bincount(splits.test.targets).tolist() == [1000] * 10
-    both = np.concatenate([splits.train.targets, splits.validation.targets])
-    assert np.bincount(both).tolist() == [5000] * 10
+    targets = np.concatenate([splits.train.targets, splits.validation.targets])
+    assert np.bincount(targets).tolist() == [5000] * 10
     means = splits.train.inputs.mean(axis=(0, 1, 2)) / 255
     np.testing.assert_allclose(means, [0.4914, 0.4822, 0.4465], atol=2e-3)  # red, green and blue, as is well known
 

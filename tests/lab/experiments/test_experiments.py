@@ -76,8 +76,8 @@ def test_tradeoff() -> None:
 
 def test_speed() -> None:
     ((_, outcome),) = outcomes("speed", {}, {"rounds": "2"}).values()
-    for who in ("1", "2", "128", "torch.nn.RNN"):
-        forward, backward, total = (outcome.metrics[f"{who} {what} mean"] for what in ("forward", "backward", "total"))
+    for size in ("1", "2", "128", "torch.nn.RNN"):
+        forward, backward, total = (outcome.metrics[f"{size} {part} mean"] for part in ("forward", "backward", "total"))
         assert total == pytest.approx(forward + backward)
         assert min(forward, backward) > 0
 
@@ -90,7 +90,7 @@ def daily(monkeypatch: pytest.MonkeyPatch) -> Table:
     waves = [np.sin(2 * np.pi * time / 24), 2 + np.cos(2 * np.pi * time / 24)]
     values = np.stack(waves, 1) + 0.1 * random.standard_normal((1200, 2))
     stamps = np.datetime64("2020-01-01T00", "s") + time * np.timedelta64(3600, "s")
-    table = Table("ETTh1", values, ("a", "b"), stamps, (700, 900, 1200))
+    table = Table(name="ETTh1", values=values, columns=("a", "b"), times=stamps, borders=(700, 900, 1200))
     monkeypatch.setattr(forecasting, "load_table", lambda name: table)
     return table
 

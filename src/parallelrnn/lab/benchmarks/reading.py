@@ -63,7 +63,7 @@ class Planted:
     def __init__(self, waves: str, noise: str, length: int) -> None:
         self.length = length
         self.waves = [
-            Mode(1, modulus * complex(math.cos(2 * math.pi / period), math.sin(2 * math.pi / period)))
+            Mode(order=1, eigenvalue=modulus * complex(math.cos(2 * math.pi / period), math.sin(2 * math.pi / period)))
             for period, modulus in WAVES[waves]
         ]
         values = [wave.eigenvalue for wave in self.waves]
@@ -219,7 +219,7 @@ class Recovered:
     def __init__(self, setting: dict[str, Any], draws: list[dict[str, Any]]) -> None:
         planted = Planted(**setting)
         self.waves, self.draws = planted.waves, draws
-        memory = [Mode(1, complex(value)) for value in np.linalg.eigvals(planted.memory) if value.imag >= 0]
+        memory = _modes([(value.real, value.imag) for value in np.linalg.eigvals(planted.memory) if value.imag >= 0])
         self.modes = [pair for draw in draws for pair in _match(planted.waves, _modes(draw["modes"]))]
         self.features = [pair for draw in draws for pair in _match(memory, _modes(draw["features"]))]
 
@@ -246,18 +246,19 @@ class Recovered:
         """Return how often 90 % bootstrap intervals cover period and half-life; a wave that was lost is a miss."""
         covered = []
         for draw in self.draws:
-            fitted = ForecastModes(_modes(draw["modes"]), "", Step())
-            replicates = [ForecastModes(_modes(values), "", Step()) for values in draw.get("replicates", []) if values]
+            fitted = _modes(draw["modes"])
+            replicates = [_modes(values) for values in draw.get("replicates", []) if values]
             matches = match_fits(replicates, fitted, method="bootstrap") if len(replicates) > 1 else ()
-            for true, mode in _match(self.waves, fitted.rows):
+            for true, mode in _match(self.waves, fitted):
                 match = next((match for match in matches if match.row is mode), None)
                 pairs = [] if match is None else [(match.period, true.period), (match.half_life, true.half_life)]
                 covered.append([interval.low <= value <= interval.high for interval, value in pairs] or [False, False])
         return [f"{part:.0%}" for part in np.mean(covered, axis=0)]
 
 
-def _modes(values: list[list[float]]) -> tuple[Mode, ...]:
-    return tuple(Mode(1, complex(*value)) for value in values)
+def _modes(values: Sequence[Sequence[float]]) -> ForecastModes:
+    rows = tuple(Mode(order=1, eigenvalue=complex(*value)) for value in values)
+    return ForecastModes(rows=rows, where="", time=Step())
 
 
 def _match(true: Sequence[Mode], fitted: Sequence[Mode]) -> list[tuple[Mode, Mode | None]]:

@@ -14,8 +14,8 @@ from parallelrnn.lab.datasets.splits import Examples, Splits, permutation
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
 # The md5 that the author publishes for the archive, c32a1d4ab5d03f1284b67883e8d87530, is of the same file.
-_ARCHIVE = "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"
-_ARCHIVE_SHA256 = "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"
+_URL = "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"
+_URL_SHA256 = "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"
 _SHA256 = {  # of a file, and of the file compressed with xz
     "data_batch_1": (
         "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5",
@@ -44,8 +44,8 @@ _SHA256 = {  # of a file, and of the file compressed with xz
 }
 SOURCES = {
     name: (
-        Source(f"cifar10/{name}.bin", plain, _ARCHIVE, f"{name}.bin", _ARCHIVE_SHA256),
-        Source(f"cifar10/{name}.bin.xz", packed, None),
+        Source(path=f"cifar10/{name}.bin", sha256=plain, url=_URL, member=f"{name}.bin", archive_sha256=_URL_SHA256),
+        Source(path=f"cifar10/{name}.bin.xz", sha256=packed),
     )
     for name, (plain, packed) in _SHA256.items()
 }

@@ -24,7 +24,7 @@ Times = NDArray[np.datetime64]
 PARTS = ("train", "validation", "test")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Table:
     """Several series over the same times, and which rows are for training, validation and test."""
 
@@ -65,7 +65,7 @@ class Table:
         return np.arange(begin - lookback, end - horizon - lookback + 1, dtype=np.int64)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Layout:
     """Expected contents of the file of a table."""
 
@@ -81,12 +81,12 @@ def _ett(name: str, sha256: str, per_hour: int) -> Layout:
     month = 30 * 24 * per_hour
     url = f"https://raw.githubusercontent.com/zhouhaoyi/ETDataset/main/ETT-small/{name}.csv"
     return Layout(
-        Source(f"ett/{name}.csv", sha256, url, home="https://github.com/zhouhaoyi/ETDataset"),
-        ("HUFL", "HULL", "MUFL", "MULL", "LUFL", "LULL", "OT"),
-        "2016-07-01T00:00:00",
-        3600 // per_hour,
-        17420 * per_hour,
-        (12 * month, 16 * month, 20 * month),
+        source=Source(path=f"ett/{name}.csv", sha256=sha256, url=url, home="https://github.com/zhouhaoyi/ETDataset"),
+        columns=("HUFL", "HULL", "MUFL", "MULL", "LUFL", "LULL", "OT"),
+        first="2016-07-01T00:00:00",
+        step=3600 // per_hour,
+        rows=17420 * per_hour,
+        borders=(12 * month, 16 * month, 20 * month),
     )
 
 
@@ -99,8 +99,8 @@ LAYOUTS = {
     # Informer links to a file-sharing service and gives no checksum. Copies differ in their bytes, not in their values,
     # so columns, times and the number of rows are checked instead.
     "WTH": Layout(
-        Source("wth/WTH.csv", None, None, home="https://github.com/zhouhaoyi/Informer2020 (its README links to it)"),
-        (
+        source=Source(path="wth/WTH.csv", home="https://github.com/zhouhaoyi/Informer2020 (its README links to it)"),
+        columns=(
             "Visibility",
             "DryBulbFarenheit",
             "DryBulbCelsius",
@@ -114,11 +114,11 @@ LAYOUTS = {
             "Altimeter",
             "WetBulbCelsius",
         ),
-        "2010-01-01T00:00:00",
-        3600,
-        35064,
+        first="2010-01-01T00:00:00",
+        step=3600,
+        rows=35064,
         # Calendar months, whose 48 are all of the file: up to May 2012, up to March 2013, up to January 2014.
-        (851 * 24, 1155 * 24, 1461 * 24),
+        borders=(851 * 24, 1155 * 24, 1461 * 24),
     ),
 }
 
@@ -133,7 +133,7 @@ def load_table(name: str) -> Table:
         _check(layout, columns, lines, times)
     except FileError as error:
         raise DatasetError(f"{path} is not the published {name}: {error}", hint="replace it with that one") from error
-    return Table(name, values, columns, times, layout.borders)
+    return Table(name=name, values=values, columns=columns, times=times, borders=layout.borders)
 
 
 def read_table(path: Path) -> tuple[tuple[str, ...], list[int], Times, NDArray[np.float64]]:

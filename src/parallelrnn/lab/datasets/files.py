@@ -30,13 +30,13 @@ class DatasetError(FileError, RuntimeError):
     """A data file that is missing, or is not the published one."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Source:
     """One file of a data set, and where it comes from."""
 
     path: str  # under the data directory, such as "ett/ETTh1.csv"
-    sha256: str | None  # of the file itself; None if none is published
-    url: str | None  # of the file or, with `member`, of an archive that holds it; None: it cannot be downloaded
+    sha256: str | None = None  # of the file itself; None if none is published
+    url: str | None = None  # of the file or, with `member`, of an archive that holds it; None: it cannot be downloaded
     member: str | None = None  # the file's name in the archive
     archive_sha256: str | None = None
     home: str | None = None  # a web page, where there is no address to download from

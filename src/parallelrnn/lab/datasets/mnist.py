@@ -21,7 +21,7 @@ _SHA256 = {
     "t10k-images-idx3-ubyte.gz": "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
     "t10k-labels-idx1-ubyte.gz": "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
 }
-SOURCES = {name: Source(f"mnist/{name}", sha256, _ADDRESS + name) for name, sha256 in _SHA256.items()}
+SOURCES = {name: Source(path=f"mnist/{name}", sha256=sha256, url=_ADDRESS + name) for name, sha256 in _SHA256.items()}
 
 _REPLACE = "replace it with the published one"
 

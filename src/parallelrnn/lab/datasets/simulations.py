@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import importlib
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +19,7 @@ OUTPUTS = 10
 _CHUNK = 5_000  # sequences at a time: their states fit into the cache
 
 
-@dataclass(frozen=True)
-class Weights:
+class Weights(NamedTuple):
     """The weights of h_t = tanh(W_h h_(t-1) + W_x x_t + b_h) and z = W_y h_T + b_y."""
 
     recurrent: Array  # (d, d)

@@ -33,21 +33,18 @@ class Form:
     length: int
     channels: int
     classes: tuple[str, ...]  # in the order of their numbers
-    npz_sha256: str | None = None  # of a copy as numpy arrays
 
 
 PARTS = ("TRAIN", "TEST")
 _WORMS = ("1", "2", "3", "4", "5")
 FORMS = {
-    "Worms": Form((181, 77), 900, 1, _WORMS, "13b469c4043b1a7e68cbdcf3a0dc46470979992d5a4ddafd1b5c20aa90e0ad89"),
-    "StandWalkJump": Form(
-        (12, 15),
-        2500,
-        4,
-        ("jumping", "standing", "walking"),
-        "457820bc5d020a5b6deb029d64c25f4352f102283947626281f8a3bcf688543d",
-    ),
+    "Worms": Form((181, 77), 900, 1, _WORMS),
+    "StandWalkJump": Form((12, 15), 2500, 4, ("jumping", "standing", "walking")),
     "EigenWorms": Form((128, 131), 17984, 6, _WORMS),
+}
+NPZ_SHA256 = {  # of copies as numpy arrays
+    "Worms": "13b469c4043b1a7e68cbdcf3a0dc46470979992d5a4ddafd1b5c20aa90e0ad89",
+    "StandWalkJump": "457820bc5d020a5b6deb029d64c25f4352f102283947626281f8a3bcf688543d",
 }
 
 
@@ -78,12 +75,12 @@ def sources(name: str, part: str) -> list[Source]:
     """Return the forms in which the archive has a part of a set, TRAIN or TEST; it publishes no checksums."""
     url = f"https://www.timeseriesclassification.com/aeon-toolkit/{name}.zip"
     files = [f"{name}_{part}.{form}" for form in ("ts", "arff")]
-    return [Source(f"uea_ucr/{file}", None, url, file) for file in files]
+    return [Source(path=f"uea_ucr/{file}", url=url, member=file) for file in files]
 
 
 def _load(name: str, seed: int) -> Splits:
     form = FORMS[name]
-    copy = find(Source(f"uea_ucr/{name}.npz", form.npz_sha256, None)) if form.npz_sha256 else None
+    copy = find(Source(path=f"uea_ucr/{name}.npz", sha256=NPZ_SHA256[name])) if name in NPZ_SHA256 else None
     paths = [copy or locate(*sources(name, part)) for part in PARTS]
     parts = [_read(path, name, part) for path, part in zip(paths, PARTS, strict=True)]
     for path, part, (inputs, labels), count in zip(paths, PARTS, parts, form.counts, strict=True):

@@ -54,7 +54,9 @@ class Workspace:
     @property
     def checkpoint(self) -> Path | None:
         """The file to resume from."""
-        return None if self.directory is None else self.directory / "training.safetensors"
+        from parallelrnn.training.checkpoint import FILE  # not at the top: it imports torch
+
+        return None if self.directory is None else self.directory / FILE
 
     @property
     def is_over(self) -> bool:
@@ -86,11 +88,11 @@ class Experiment:
         """
         cells: Sequence[Any] = self.cells()
         for name, texts in (only or {}).items():
-            self._check_name(name)
+            self._check_name(name, "only")
             known = list(dict.fromkeys(getattr(cell, name) for cell in cells))
             for text in texts:
                 if not any(_means(text, value) for value in known):
-                    raise self._unknown(name, text, known)
+                    raise self._unknown(name, text, known, "only")
             cells = [cell for cell in cells if any(_means(text, getattr(cell, name)) for text in texts)]
         if not cells:
             raise ExperimentError(f"{self.name} has no cell with all of these values", hint="choose fewer at once")
@@ -98,7 +100,7 @@ class Experiment:
         if "model" in changed:
             models = list(dict.fromkeys(cell.model for cell in self.cells()))
             if changed["model"] not in models:
-                raise self._unknown("model", changed["model"], models)
+                raise self._unknown("model", changed["model"], models, "changes")
         cells = [dataclasses.replace(cell, **changed) for cell in cells]
         cells = list(
             dict.fromkeys(cell.without_unused() if hasattr(cell, "without_unused") else cell for cell in cells)
@@ -110,18 +112,19 @@ class Experiment:
             if not (seed and self.is_deterministic(cell))
         ]
 
-    def _check_name(self, name: str) -> None:
+    def _check_name(self, name: str, argument: str) -> None:
         names = [field.name for field in dataclasses.fields(self.config)]
         if name not in names:
-            raise ExperimentError(f"{self.name} has no {name}", hint=f"choose from {', '.join(names)}")
+            hint = f"choose from {', '.join(names)}"
+            raise ExperimentError(f"{self.name} has no {name}", argument=argument, hint=hint)
 
-    def _unknown(self, name: str, value: str, known: Sequence[Any]) -> ExperimentError:
+    def _unknown(self, name: str, value: str, known: Sequence[Any], argument: str) -> ExperimentError:
         choices = ", ".join(map(str, known))
-        return ExperimentError(f"{self.name} has no {name} {value!r}", hint=f"choose from {choices}")
+        return ExperimentError(f"{self.name} has no {name} {value!r}", argument=argument, hint=f"choose from {choices}")
 
     def _parse(self, name: str, text: str) -> Any:
         """Return a value of the configuration from text."""
-        self._check_name(name)
+        self._check_name(name, "changes")
         hint = typing.get_type_hints(self.config)[name]
         kinds = hint.__args__ if isinstance(hint, types.UnionType) else (hint,)
         if type(None) in kinds and text.lower() == "none":
@@ -135,7 +138,8 @@ class Experiment:
                     if kind is str or 0 < value < math.inf or (name == "patience" and value == 0):
                         return value
         expected = " or ".join(_KINDS[kind] for kind in kinds)
-        raise ExperimentError(f"{self.name} cannot be run with {name} {text!r}", hint=f"give {expected}")
+        problem = f"{self.name} cannot be run with {name} {text!r}"
+        raise ExperimentError(problem, argument="changes", hint=f"give {expected}")
 
 
 def reset_unused(config: Config, names: Sequence[str]) -> Config:
