@@ -70,6 +70,10 @@ def grow_horizon(metadata: Metadata, tensors: Tensors) -> None:
     tensors["calibration.table"] = torch.empty(3, 0, HUGE, 1)
 
 
+def leave_64_bits(metadata: Metadata, tensors: Tensors) -> None:
+    metadata.update(freq=1, origin=2**63)
+
+
 def put(part: str, name: Any, value: Any, metadata: Metadata, tensors: Tensors) -> None:
     metadata[part][name] = value
 
@@ -99,6 +103,7 @@ CHANGES = [
     partial(grow, {"hidden_size": 20_000, "block_size": 20_000}, INPUT, WIDE),  # 80 kB speak of matrices of 1.6 GB
     partial(grow, {"hidden_size": 20_000}, INPUT, WIDE),  # of the gate
     grow_horizon,
+    leave_64_bits,
     *(partial(put, "architecture", name, HUGE) for name in ("lookback", "segment", "channels", "past", "quantiles")),
     partial(put, "architecture", "horizon", 4.0),
     partial(put, "architecture", "num_layers", True),
