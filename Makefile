@@ -23,7 +23,8 @@ demo: setup
 	$(BIN)/parallelrnn demo
 
 # Each of the two workers has its own core; more threads would compete for it.
-PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+# Tests start dozens of interpreters, each of which would compile torch again if bytecode could not be written.
+PYTEST := OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal
 
 test: lint
 	$(PYTEST)

@@ -169,7 +169,7 @@ def test_a_worker_that_was_killed_while_idle_gets_no_job() -> None:
 
 def test_the_command_is_killed_and_resumes(tmp_path: Path) -> None:
     """A real run is killed with its worker, then without it; its numbers are those of one that never was."""
-    changes = TINY | {"iterations": "2000", "decay_every": "1000", "epoch_steps": "500"}
+    changes = TINY | {"iterations": "400", "decay_every": "200", "epoch_steps": "100"}
     words = ["adding", "--models", "ParaGRU", "--only", "length=100", "--replicates", "1", "--threads", "1"]
     words += [word for name, value in changes.items() for word in ("--set", f"{name}={value}")]
     program = [str(Path(sys.executable).with_name("parallelrnn")), "reproduce", *words, "--keep-every", "0.05s"]
@@ -197,7 +197,7 @@ def test_the_command_is_killed_and_resumes(tmp_path: Path) -> None:
 
 def test_a_signal_saves_a_checkpoint(tmp_path: Path) -> None:
     """As of Ctrl-C: runs end at their next step, however long it is until the next checkpoint."""
-    jobs = tiny(("ParaGRU",), 2, iterations="2000", decay_every="1000", epoch_steps="500")
+    jobs = tiny(("ParaGRU",), 2, iterations="400", decay_every="200", epoch_steps="100")
     kinds: list[str] = []
     before = signal.getsignal(signal.SIGINT)
     timer = threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT))

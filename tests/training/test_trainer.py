@@ -9,10 +9,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from lightning_fabric import Fabric
 from utilsforecast.losses import mae, mse, quantile_loss
 
 from parallelrnn import Forecaster
 from parallelrnn.errors import ArgumentError, CheckpointError, TrainingError
+from parallelrnn.forecast import fitting
 from parallelrnn.forecast.data import Series
 from parallelrnn.forecast.windows import Batch, CovariateScaler, SeriesScaler, WindowDataset
 from parallelrnn.io import load_tensors, save_tensors
@@ -54,6 +56,13 @@ def test_the_same_seed_gives_the_same_bits_and_leaves_other_generators_alone(cel
     assert np.random.get_state()[1].tolist() == before[1]  # type: ignore[index, union-attr] # noqa: NPY002
     assert same(first, second)
     assert not same(first, other)
+
+
+def test_plain_torch_trains_to_the_same_bits_as_fabric(monkeypatch: pytest.MonkeyPatch) -> None:
+    fits = [quick(cell="gru", gradient_clip=0.01).fit(hourly())]
+    monkeypatch.setattr(fitting, "make_fabric", lambda *_: Fabric(accelerator="cpu", devices=1, precision="32-true"))
+    fits.append(quick(cell="gru", gradient_clip=0.01).fit(hourly()))
+    assert same(*fits)
 
 
 @pytest.mark.parametrize("precision", ["64-true", "bf16-mixed"])

@@ -165,11 +165,28 @@ def fork_rng(seed: int, accelerator: str) -> Iterator[None]:
         yield
 
 
-def make_fabric(accelerator: str = "cpu", devices: int = 1, precision: str = "32-true") -> Any:
-    """Return a launched Lightning Fabric; several devices run in as many processes."""
-    from lightning_fabric import Fabric  # slow to import, and only training needs it
+class _PlainTorch:
+    """The part of Fabric's interface that a trainer uses, for one process on the CPU, without its seconds of import."""
 
+    device, world_size, global_rank = torch.device("cpu"), 1, 0
+
+    def setup(self, network: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[nn.Module, torch.optim.Optimizer]:
+        return network, optimizer
+
+    def backward(self, loss: Tensor) -> None:
+        loss.backward()
+
+    def clip_gradients(self, network: nn.Module, optimizer: torch.optim.Optimizer, **options: Any) -> None:
+        nn.utils.clip_grad_norm_(network.parameters(), **options)
+
+
+def make_fabric(accelerator: str = "cpu", devices: int = 1, precision: str = "32-true") -> Any:
+    """Return a launched Lightning Fabric, or its equivalent in plain torch; devices run in a process each."""
     nodes = distributed.count_nodes(devices)
+    if (accelerator, devices * nodes, precision) == ("cpu", 1, "32-true"):
+        return _PlainTorch()
+    from lightning_fabric import Fabric
+
     try:
         fabric = Fabric(
             accelerator=accelerator,
