@@ -15,7 +15,7 @@ INSTALL := $(BIN)/python -m pip install --no-compile --quiet --disable-pip-versi
 
 # Two targets at once would install into the environment that the other is using.
 .NOTPARALLEL:
-.PHONY: setup demo test test-all lint coverage docs dist audit clean
+.PHONY: setup demo test test-all style lint coverage docs dist audit clean
 
 setup: .venv/.installed-demo
 
@@ -26,18 +26,21 @@ demo: setup
 # Tests start dozens of interpreters, each of which would compile torch again if bytecode could not be written.
 PYTEST := OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal
 
-test: lint
-	$(PYTEST)
+# Types are checked while the tests run: mypy has use for one core only.
+test: style
+	$(BIN)/mypy & types=$$!; $(PYTEST) && wait $$types
 
-test-all: lint
-	$(PYTEST) -m ""
+test-all: style
+	$(BIN)/mypy & types=$$!; $(PYTEST) -m "" && wait $$types
 
 coverage: .venv/.installed-test
 	$(PYTEST) --cov=parallelrnn --cov-report=term-missing:skip-covered
 
-lint: .venv/.installed-test
+style: .venv/.installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+lint: style
 	$(BIN)/mypy
 
 docs: .venv/.installed-docs

@@ -31,10 +31,10 @@ def raises(kind: type[Exception], *facts: Any, **fields: Any) -> Iterator[pytest
 @contextmanager
 def warns(kind: type[Warning], *facts: Any, **fields: Any) -> Iterator[pytest.WarningsRecorder]:
     """Expect a warning as `raises` expects an error. Warnings with other messages are issued again."""
-    pattern = "".join(f"(?=.*{re.escape(str(fact))})" for fact in facts)
-    with pytest.warns(kind, match=f"(?s)^{pattern}") as caught:
+    pattern = "(?s)^" + "".join(f"(?=.*{re.escape(str(fact))})" for fact in facts)
+    with pytest.warns(kind, match=pattern) as caught:
         yield caught
-    messages = [vars(warning.message) for warning in caught]
+    messages = [vars(warning.message) for warning in caught if re.search(pattern, str(warning.message))]
     assert any(fields.items() <= message.items() for message in messages), messages
 
 

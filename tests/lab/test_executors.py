@@ -197,7 +197,7 @@ def test_the_command_is_killed_and_resumes(tmp_path: Path) -> None:
 
 def test_a_signal_saves_a_checkpoint(tmp_path: Path) -> None:
     """As of Ctrl-C: runs end at their next step, however long it is until the next checkpoint."""
-    jobs = tiny(("ParaGRU",), 2, iterations="400", decay_every="200", epoch_steps="100")
+    jobs = tiny(("ParaGRU",), 2, iterations="2000", decay_every="1000", epoch_steps="500")
     kinds: list[str] = []
     before = signal.getsignal(signal.SIGINT)
     timer = threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT))

@@ -15,7 +15,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from parallelrnn import SequenceClassifier, SequenceRegressor
 
 # Small enough for hundreds of fits.
-SMALL: dict[str, Any] = {"cell": "rnn", "readout": "last", "hidden_size": 16, "max_epochs": 12, "epoch_steps": (8, 16)}
+SMALL: dict[str, Any] = {"cell": "rnn", "readout": "last", "hidden_size": 16, "max_epochs": 4, "epoch_steps": (8, 16)}
 LONGER = 30  # epochs, to learn what is to be learned
 
 

@@ -59,10 +59,23 @@ def test_the_same_seed_gives_the_same_bits_and_leaves_other_generators_alone(cel
 
 
 def test_plain_torch_trains_to_the_same_bits_as_fabric(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also with two groups of parameters, whose gradients are clipped together."""
+    monkeypatch.setattr(training, "parameter_groups", lambda network, *_: two_groups(network))
     fits = [quick(cell="gru", gradient_clip=0.01).fit(hourly())]
+    assert not isinstance(make_fabric(), Fabric)
     monkeypatch.setattr(fitting, "make_fabric", lambda *_: Fabric(accelerator="cpu", devices=1, precision="32-true"))
     fits.append(quick(cell="gru", gradient_clip=0.01).fit(hourly()))
     assert same(*fits)
+
+
+def two_groups(network: torch.nn.Module) -> list[dict[str, Any]]:
+    parameters = list(network.parameters())
+    return [{"params": parameters[::2], "lr": 0.01}, {"params": parameters[1::2], "lr": 0.02}]
+
+
+def test_processes_that_slurm_has_started_are_left_to_fabric(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_NTASKS", "1")
+    assert isinstance(make_fabric(), Fabric)
 
 
 @pytest.mark.parametrize("precision", ["64-true", "bf16-mixed"])

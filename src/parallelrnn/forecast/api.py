@@ -126,7 +126,7 @@ class Forecaster:
     random_state
         Seed of everything random; global generators are left alone.
     accelerator, devices, precision
-        Passed to Lightning Fabric.
+        As in Lightning Fabric.
     progress
         Whether to show a progress bar; by default in a terminal.
 

@@ -1,4 +1,4 @@
-"""One trainer for everything that learns: a loop around Lightning Fabric that resumes to the bit, even in mid-epoch.
+"""One trainer for everything that learns: a loop that resumes to the bit, even in mid-epoch.
 
 The rows of a batch are a function of seed, epoch and step, so a checkpoint holds no order of examples.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -177,13 +178,14 @@ class _PlainTorch:
         loss.backward()
 
     def clip_gradients(self, network: nn.Module, optimizer: torch.optim.Optimizer, **options: Any) -> None:
-        nn.utils.clip_grad_norm_(network.parameters(), **options)
+        nn.utils.clip_grad_norm_([p for group in optimizer.param_groups for p in group["params"]], **options)
 
 
 def make_fabric(accelerator: str = "cpu", devices: int = 1, precision: str = "32-true") -> Any:
     """Return a launched Lightning Fabric, or its equivalent in plain torch; devices run in a process each."""
     nodes = distributed.count_nodes(devices)
-    if (accelerator, devices * nodes, precision) == ("cpu", 1, "32-true"):
+    by_others = not {"SLURM_NTASKS", "LT_CLI_USED"}.isdisjoint(os.environ)  # which Fabric checks
+    if (accelerator, devices * nodes, precision) == ("cpu", 1, "32-true") and not by_others:
         return _PlainTorch()
     from lightning_fabric import Fabric
 
