@@ -78,8 +78,8 @@ def bench(
     kinds: Annotated[str, setting("--kinds", "A,B", "What to time.")] = ",".join(KINDS),
     parts: Annotated[str, setting("--parts", "A,B", "What to compare.")] = ",".join(PARTS),
     threads: Annotated[int | None, setting("--threads", "N", "Threads; torch's default if omitted.", min=1)] = None,
-    rounds: Annotated[int, setting("--rounds", "N", "Maximum rounds per contender.", min=1)] = Settings.rounds,
-    budget: Annotated[float, setting("--budget", "N", "Seconds per case, cell and kind.", min=0)] = Settings.budget,
+    rounds: Annotated[int, setting("--rounds", "N", "Maximum rounds per implementation.", min=1)] = Settings.rounds,
+    budget: Annotated[float, setting("--budget", "SECONDS", "Time per case, cell and kind.", min=0)] = Settings.budget,
     quick: Annotated[bool, typer.Option("--quick", help="Only three rounds of S1 and S3.")] = False,
     output: Annotated[Path | None, setting("--output", "DIR", "Folder for results, one JSON file per case.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the measurements in --output.")] = False,
@@ -87,8 +87,8 @@ def bench(
 ) -> None:
     """Compare the layers with torch.nn in time and memory.
 
-    Nothing is timed until the results agree. Contenders take turns in one process, and measurements that other
-    processes disturbed are repeated.
+    Nothing is timed until the results agree. Implementations are timed alternately in one process, and measurements
+    that other processes disturbed are repeated.
 
     Example: parallelrnn bench --quick --output numbers
     """

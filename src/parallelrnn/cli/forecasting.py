@@ -33,15 +33,15 @@ def setting(name: str, metavar: str, help: str, **others: Any) -> Any:
 Data = Annotated[Path, typer.Argument(metavar="DATA", help="CSV or Parquet file with one or more series.")]
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="Directory that `fit` wrote.")]
 Time = Annotated[str | None, setting("--time", "COLUMN", "Time column. Guessed if omitted.")]
-TimeFormat = Annotated[str | None, setting("--time-format", "FORMAT", "Such as '%d.%m.%Y %H:%M'. Guessed if omitted.")]
+TimeFormat = Annotated[
+    str | None, setting("--time-format", "FORMAT", "Format of the time column, such as %d.%m.%Y. Guessed if omitted.")
+]
 Id = Annotated[
     str | None, setting("--id", "COLUMN", "Id column. If omitted: unique_id, id, series, item_id or series_id, if any.")
 ]
-Target = Annotated[
-    list[str] | None, setting("--target", "COLUMN", "Column to forecast; repeatable. Guessed if omitted.")
-]
+Target = Annotated[list[str] | None, setting("--target", "COLUMN", "Target column; repeatable. Guessed if omitted.")]
 Horizon = Annotated[int, setting("--horizon", "STEPS", "Number of steps to forecast.", min=1, show_default=False)]
-Lookback = Annotated[int | None, setting("--lookback", "STEPS", "Number of past steps that a forecast uses.", min=1)]
+Lookback = Annotated[int | None, setting("--lookback", "STEPS", "Past steps to use; at most 336 if omitted.", min=1)]
 Freq = Annotated[str | None, setting("--freq", "FREQ", "Pandas frequency: h, 15min, D, MS. Guessed if omitted.")]
 Cell = Annotated[str, setting("--cell", "CELL", "Recurrent cell: linear, rnn, lstm, gru or brt.")]
 Cells = Annotated[list[str] | None, setting("--cell", "CELL", "linear (default), rnn, lstm, gru or brt; repeatable.")]
@@ -50,11 +50,11 @@ Past = Annotated[list[str] | None, setting("--past", "COLUMN", "Past covariate, 
 Future = Annotated[list[str] | None, setting("--future", "COLUMN", "Future covariate, known in advance; repeatable.")]
 Static = Annotated[list[str] | None, setting("--static", "COLUMN", "Static covariate, fixed per series; repeatable.")]
 FutureFile = Annotated[Path | None, setting("--future", "FILE", "File with the future covariates of the next steps.")]
-ValSize = Annotated[int | None, setting("--val-size", "STEPS", "Number of final steps held out for validation.", min=1)]
+ValSize = Annotated[int | None, setting("--val-size", "STEPS", "Last steps for validation; a fifth if omitted.", min=1)]
 Seed = Annotated[int, setting("--seed", "N", "Random seed.", min=0)]
 MaxTime = Annotated[float | None, setting("--max-time", "SECONDS", "Time limit for training, in seconds.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Level = Annotated[list[float] | None, setting("--level", "PERCENT", "Prediction interval in percent; repeatable.")]
+Level = Annotated[list[float] | None, setting("--level", "PERCENT", "Coverage of an interval, such as 80; repeatable.")]
 
 
 def fit(
@@ -164,10 +164,10 @@ def explain(
     html: Annotated[Path | None, setting("--html", "FILE", "File for an HTML report.")] = None,
     future: FutureFile = None,
     time_format: TimeFormat = None,
-    most: Annotated[int, setting("--most", "N", "Number of rows to print.", min=1)] = 8,
+    most: Annotated[int, setting("--most", "N", "Maximum number of rows to print.", min=1)] = 8,
     as_json: AsJson = False,
 ) -> None:
-    """Show the cycles in the forecasts, and what the model remembers.
+    """Show the cycles in the forecasts and how the model remembers.
 
     Example: parallelrnn explain model/ --html report.html
     """

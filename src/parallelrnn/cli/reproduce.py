@@ -35,10 +35,10 @@ def _command(name: str) -> Callable[..., None]:
     def command(
         models: Annotated[str | None, setting("--models", "A,B", "Short for --only model=A,B.")] = None,
         datasets: Annotated[str | None, setting("--datasets", "A,B", "Short for --only dataset=A,B.")] = None,
-        only: Annotated[list[str] | None, setting("--only", "NAME=A,B", "Run only cells with these values.")] = None,
+        only: Annotated[list[str] | None, setting("--only", "NAME=A,B", "Run only these table entries.")] = None,
         changes: Annotated[list[str] | None, setting("--set", "NAME=VALUE", "Change a configuration value.")] = None,
         replicates: Annotated[
-            int | None, setting("--replicates", "N", "Runs per cell; the paper's number if omitted.", min=1)
+            int | None, setting("--replicates", "N", "Runs per table entry; the paper's number if omitted.", min=1)
         ] = None,
         budget: Annotated[
             str | None, setting("--budget", "TIME", "Stop after 90s, 45m, 2h or 1h30m; the same command continues.")
@@ -46,12 +46,12 @@ def _command(name: str) -> Callable[..., None]:
         workers: Annotated[int, setting("--workers", "N", "Processes, or jobs at once on a cluster.", min=1)] = 1,
         threads: Annotated[
             int | None,
-            setting("--threads", "N", "Per worker; OMP_NUM_THREADS or a share of the cores if omitted.", min=1),
+            setting("--threads", "N", "Threads per worker; OMP_NUM_THREADS or a share of the cores if omitted.", min=1),
         ] = None,
         engine: Annotated[str, setting("--engine", "NAME", "local (processes), here (this process) or ray.")] = "local",
         keep_every: Annotated[str, setting("--keep-every", "TIME", "Time between checkpoints.")] = "60s",
         results: Results = Path("results"),
-        show: Annotated[bool, typer.Option("--list", help="List the cells and values to choose from.")] = False,
+        show: Annotated[bool, typer.Option("--list", help="List the table entries and values to choose from.")] = False,
     ) -> None:
         if show:
             typer.echo(_choices(name))
@@ -105,7 +105,7 @@ def _choices(name: str) -> str:
     chosen = [f"  {key}: {', '.join(texts)}" for key, texts in values.items() if len(texts) > 1]
     fixed = [f"  {key}: {texts[0]}" for key, texts in values.items() if len(texts) == 1]
     replicates = f"{experiment.replicates} replicate{'s' if experiment.replicates > 1 else ''}"
-    return "\n".join([f"cells, chosen by --only ({replicates} each):", *chosen, "values, changed by --set:", *fixed])
+    return "\n".join([f"entries, chosen by --only ({replicates} each):", *chosen, "values, changed by --set:", *fixed])
 
 
 for _name in TITLES:
@@ -214,7 +214,7 @@ def status(results: Results = Path("results")) -> None:
             rows.append([name, TITLES[name].partition(":")[0], cells, count, str(len(workspaces))])
             jobs += [f"in progress: {name}, {_describe_job(workspace)}" for workspace in workspaces]
         console = Console(highlight=False)
-        console.print(Table(["experiment", "of the paper", "cells run", "runs", "in progress"], rows).rich())
+        console.print(Table(["experiment", "in the paper", "entries run", "runs", "in progress"], rows).rich())
         for line in jobs:
             console.print(line, markup=False, soft_wrap=True)
         if unreadable:

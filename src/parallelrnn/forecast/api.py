@@ -99,7 +99,7 @@ class Forecaster:
         default, there is a gate where there are 5,000 windows to learn it from.
     cycles
         "calendar": those hours, days, weeks and years that stand out in the series and occur at least three times in
-        the training part; a list of periods in steps, which are taken as they are; or None.
+        the training set; a list of periods in steps, which are taken as they are; or None.
     normalize
         What is subtracted from each window and added back: its "mean", its "last" value, mean and deviation
         ("standard"), or nothing (None). "auto" takes the last value where it is a much better forecast than the mean,

@@ -51,7 +51,7 @@ class ParaModel(BaseModel):  # type: ignore[misc]
     hidden_size, block_size, num_layers
         Sizes of the recurrent blocks.
     decoder, num_waves, num_decays
-        "waves", which start at the strongest lines of the spectrum of the training data; or "linear".
+        "waves", which start at the strongest spectral peaks of the training data; or "linear".
     segment
         Steps that are read at once; by default 1, about 24 for LSTM and GRU.
     gate, dropout

@@ -60,7 +60,7 @@ def results_page(selections: Mapping[str, Selection], figures: Mapping[str, Sequ
 
 def experiments_table(results: Path) -> Table:
     """Return the experiments and what of the paper each is."""
-    return Table(["experiment", "of the paper"], [[f"`{name}`", title] for name, title in TITLES.items()])
+    return Table(["experiment", "in the paper"], [[f"`{name}`", title] for name, title in TITLES.items()])
 
 
 @malformed_runs_rejected()
@@ -302,8 +302,8 @@ def _forecasting(name: str, selection: Selection, budgets: _Budgets) -> Iterator
         "Errors of standardised values, the paper's / ours (Table S.4). Ours are bold where better than the paired "
         "model's of the same budget, or as good, on the seeds that both have. On the right are baselines that any "
         "model should beat, and our Forecaster.",
-        "‡ Forecaster's defaults were chosen among some sixty variants by errors on the test parts of ETT; WTH took no "
-        "part in that (docs/forecasting.md). All other choices were made on validation parts, except the initial "
+        "‡ Forecaster's defaults were chosen among some sixty variants by errors on the test sets of ETT; WTH took no "
+        "part in that (docs/forecasting.md). All other choices were made on validation sets, except the initial "
         "values of para models' blocks, which were chosen after test results of permuted MNIST were seen "
         "(docs/reproducing.md).",
     )

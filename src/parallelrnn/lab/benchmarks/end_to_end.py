@@ -49,7 +49,7 @@ CLIP = 1.0
 COLUMNS = {  # of the table: a result, and its decimals
     "seconds": ("seconds", 1),
     "peak, MB": ("peak_mb", 0),
-    "by fit, MB": ("fit_mb", 0),
+    "added by fit, MB": ("fit_mb", 0),
     "MSE": ("mse", 3),
     "MAE": ("mae", 3),
     "steps": ("steps", 0),
@@ -315,7 +315,7 @@ def _tables(runs: Sequence[Run]) -> str:
 def _speedup(ours: Results, other: Results) -> str:
     """Return no number where either learned nothing, and a warning where ours errs more."""
     if not all(result["mse"] < result["mse_of_mean"] for result in (*ours, *other)):  # NaN is not below it either
-        return "refused: no better than the mean"
+        return "not compared: no better than the mean"
     seconds, mse = (
         [statistics.median(result[key] for result in group) for group in (ours, other)] for key in ("seconds", "mse")
     )

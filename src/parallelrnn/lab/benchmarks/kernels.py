@@ -272,7 +272,7 @@ def conditions(runs: Sequence[Run]) -> str:
         f"{machine['dtype']}; parallelrnn {machine['parallelrnn']}, torch {machine['torch']}, "
         f"numpy {machine['numpy']}, Python {machine['python']}, {machine['system']}; "
         f"huge pages: {machine['huge_pages']}; {', '.join(dates)}. "
-        f"Contenders take turns; load of other processes: {load if machine['load'] else 'not measured, no /proc/stat'}."
+        f"Timed alternately; load of other processes: {load if machine['load'] else 'not measured, no /proc/stat'}."
     )
 
 

@@ -14,7 +14,7 @@ TITLES = {  # what of the paper an experiment is
     "pmnist": "Table 1(b): permuted MNIST",
     "pixel-cifar": "Table 1(c): pixel-by-pixel CIFAR-10",
     "noise-padded-cifar": "Table 1(d): noise-padded CIFAR-10",
-    "worms": "Table 1(e): EigenWorms; UCR Worms and StandWalkJump under their own names",
+    "worms": "Table 1(e): EigenWorms (also UCR Worms and StandWalkJump, reported separately)",
     "feature-evolution": "Figure 3: feature types during training, from three initialisations",
     "feature-recovery": "Figures A.1 and A.2: whether training finds the matrix that made the data",
     "adding": "Figures D.2 to D.5: the adding problem",
