@@ -14,7 +14,9 @@ import parallelrnn
 
 SOURCE = Path(parallelrnn.__file__).parent
 # A package may import itself and those before it, but not one that a comma joins to it; __init__ is the public names.
-ORDER = "errors io kernels nn interpret classical,theory training forecast,sequence __init__ integrations lab cli"
+ORDER = (
+    "errors io kernels nn interpret classical,theory training forecast,sequence __init__ integrations lab cli __main__"
+)
 
 
 def imports(path: Path) -> set[str]:

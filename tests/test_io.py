@@ -213,11 +213,11 @@ def test_models_of_other_kinds_and_versions_are_rejected(
 
 
 def test_a_directory_without_a_model_is_named(tmp_path: Path) -> None:
-    hint = "give the directory that save or parallelrnn fit wrote"
-    with raises(ModelFileError, tmp_path, hint=hint):
+    code = "give the directory given to `save`"
+    with raises(ModelFileError, tmp_path, code=code):
         number_of(tmp_path)
     (tmp_path / "file").touch()
-    with raises(ModelFileError, problem=f"{tmp_path / 'file'} is a file", hint=hint):
+    with raises(ModelFileError, problem=f"{tmp_path / 'file'} is a file", code=code):
         number_of(tmp_path / "file")
 
 

@@ -58,9 +58,11 @@ def write_bytes(path: str | Path, data: bytes) -> Path:
     """
     path = Path(path)
     if not path.parent.is_dir():
-        raise FileNotFoundError(f"cannot write {path.name}: there is no directory {path.parent}; make it first")
+        raise FileNotFoundError(f"cannot write {path}: there is no directory {path.parent.absolute()}; create it first")
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "expected a file, got a directory", str(path))
     with os_errors_name(path):
-        if path.exists() and not (path.is_file() or path.is_dir()):  # a device or a pipe cannot be replaced
+        if path.exists() and not path.is_file():  # a device or a pipe cannot be replaced
             path.write_bytes(data)
         else:
             _replace(Path(os.path.realpath(path)), data)  # a link stays one
@@ -277,7 +279,7 @@ def load_model(
         metadata, tensors = load_tensors(file) if old is None else old
     except (FileNotFoundError, NotADirectoryError) as error:
         problem = f"{path} is a file" if file.parent.is_file() else f"there is no model in {path}"
-        raise ModelFileError(problem, hint="give the directory that save or parallelrnn fit wrote") from error
+        raise ModelFileError(problem, code="give the directory given to `save`") from error
     except OSError as error:
         raise ModelFileError(f"{error.filename or path} cannot be read: {error.strerror}") from error
     except FileError as error:

@@ -81,6 +81,8 @@ def test_no_summary_of_a_command_is_cut_off(words: tuple[str, ...]) -> None:
 
 def test_version() -> None:
     assert run("--version").output == f"parallelrnn {version('parallelrnn')}\n"
+    ran = subprocess.run([sys.executable, "-m", "parallelrnn", "--version"], capture_output=True, text=True)
+    assert ran.stdout == run("--version").output
 
 
 @pytest.mark.parametrize("module", ["typer", "rich"])

@@ -45,7 +45,7 @@ def csv(tmp_path: Path) -> Path:
 
 def test_fit_says_what_it_guessed_and_what_it_learned(csv: Path, tmp_path: Path) -> None:
     first, *others = run("fit", csv, "--horizon", 12, "--out", tmp_path / "model").stdout.splitlines()
-    for fact in ("400 rows", "load.csv", "time column 'date'", "targets 'a', 'b'"):
+    for fact in ("400 rows", "load.csv", "time column 'date'", "targets 'a', 'b'; give --target to choose"):
         assert fact in first
     for fact in ("frequency 'h'", "24 h", "share"):
         assert fact in "\n".join(others)
@@ -99,6 +99,9 @@ def test_explain_prints_and_writes_a_report(csv: Path, tmp_path: Path) -> None:
     assert "Forecast modes" in result.output
     assert "Recurrence features" in result.output
     assert "</html>" in page.read_text()
+    assert "expected a file, got a directory" in run("explain", model, "--html", tmp_path, code=3).output
+    missing = run("explain", model, "--html", tmp_path / "no" / "page.html", code=3).output.replace("\n", "")
+    assert f"no directory {tmp_path / 'no'}; create it first" in missing
     explanation = json.loads(run("explain", model, "--json").stdout)
     assert explanation["modes"][0]["period"] == pytest.approx(24)
     assert len(explanation["features"]) == 8
@@ -176,12 +179,25 @@ def test_future_covariates_come_from_a_file(csv: Path, tmp_path: Path) -> None:
     ("words", "code", "fact"),
     [
         ("fit nowhere.csv --horizon 3 --out m", 3, "nowhere.csv"),
-        ("fit load.csv --horizon 3 --target z --out m", 3, "no column 'z'"),
+        ("fit lad.csv --horizon 3 --out m", 3, "did you mean 'load.csv'?"),
+        ("fit . --horizon 3 --out m", 3, ". is a directory; give a CSV or Parquet file"),
+        ("fit load.csv --horizon 3 --target z --out m", 3, "--target: load.csv has no column 'z'"),
+        ("fit load.csv --horizon 3 --time dates --target a --out m", 3, "did you mean 'date'?"),
+        ("fit load.csv --horizon 3 --target a,b --out m", 3, "--target a --target b"),
+        ("fit load.csv --horizon 3 --target a --id b --out m", 3, "'b' has 400 ids in 400 rows; check --id"),
+        ("fit load.csv --horizon 3 --freq W --out m", 3, "the steps look like 'h'; give another --freq"),
+        ("fit load.csv --horizon 3 --out load.csv", 2, "--out: load.csv is a file; give a directory"),
+        ("fit load.csv --horizon week --out m", 2, "--horizon: expected an integer of at least 1, got 'week'"),
+        ("evaluate load.csv --horizon 3 --level 80,95", 2, "--level: expected a number, got '80,95'; repeat"),
         ("fit load.csv --horizon 3 --time a --out m", 3, "'a'"),
-        ("fit load.csv --horizon 3 --time date --target date --out m", 3, "'date' is given twice"),
-        ("fit load.csv --horizon 3 --target a --past a --out m", 3, "'a' is given twice"),
+        (
+            "fit load.csv --horizon 3 --time date --target date --out m",
+            3,
+            "'date' is both the time column and a target",
+        ),
+        ("fit load.csv --horizon 3 --target a --past a --out m", 3, "'a' is both a target and a past covariate"),
         ("fit load.csv --horizon 3 --target a --target a --out m", 3, "'a' is given twice"),
-        ("fit load.csv --horizon 0 --out m", 2, "--horizon"),
+        ("fit load.csv --horizon 0 --out m", 2, "--horizon: expected an integer of at least 1, got '0'"),
         (
             "fit nowhere.csv --horizon 3 --cell x --out m",
             2,
@@ -190,8 +206,9 @@ def test_future_covariates_come_from_a_file(csv: Path, tmp_path: Path) -> None:
         ("fit nowhere.csv --horizon 3 --decoder x --out m", 2, "--decoder: expected one of 'waves', 'linear'"),
         ("evaluate nowhere.csv --horizon 3 --cell linear --cell x", 2, "--cell"),
         ("fit load.csv --horizon 3 --val-size 400 --out m", 2, "--val-size"),
+        ("fit load.csv --horizon 3 --val-size 396 --out m", 2, "--val-size: expected at most 395 of the 400 steps"),
         ("fit load.csv --horizon 400 --out m", 3, "400"),
-        ("forecast nowhere", 4, "nowhere"),
+        ("forecast nowhere", 4, "nowhere; give the directory given to `parallelrnn fit --out`"),
         ("explain nowhere", 4, "nowhere"),
         ("forecast load.csv", 4, "load.csv is a file; give the directory"),
         ("evaluate load.csv --horizon 12 --test-size 3", 2, "--test-size"),
@@ -210,11 +227,11 @@ def test_errors_are_sentences(
 @pytest.mark.parametrize(
     ("content", "fact"),
     [
-        (b"", "No columns to parse from file"),
+        (b"", "bad.csv is empty; give a file with a header and rows"),
         (b"\xff\xfe\x00", "UTF-8"),
         (b"a,b\n1,2\n", "'a', 'b'"),
         (b"id,ds,y\nNA,2020-01-01,1\n,2020-01-02,1\n", "'id'"),
-        (b"date,y\n2020,x\n2021,y\n2022,z\n", "'y'"),
+        (b"date,price\n2020,$x\n2021,y\n2022,z\n", "'$x'"),
         (b"y,spots\n1700,5\n1701,11\n1702,16\n", "--time"),
     ],
 )

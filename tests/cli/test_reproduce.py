@@ -122,7 +122,7 @@ def test_a_file_in_place_of_the_folder_is_rejected_before_any_run(tmp_path: Path
 @pytest.mark.parametrize(
     ("words", "facts", "status"),
     [
-        (["--models", "GRUs"], ["'GRUs'", "LSTM, ParaLSTM, GRU, ParaGRU"], 3),
+        (["--models", "GRUs"], ["--models: ", "'GRUs'", "LSTM, ParaLSTM, GRU, ParaGRU"], 3),
         (["--only", "length"], ["--only", "'length'"], 2),
         (["--only", "foo=1"], ["--only: ", "foo", "model, length"], 3),
         (["--only", "model=foo"], ["--only: ", "'foo'"], 3),
@@ -131,13 +131,14 @@ def test_a_file_in_place_of_the_folder_is_rejected_before_any_run(tmp_path: Path
         (["--set", "iterations=few"], ["--set: ", "iterations", "'few'"], 3),
         (["--budget", "soon"], ["--budget", "'soon'"], 2),
         (["--keep-every", "now"], ["--keep-every", "'now'"], 2),
-        (["--datasets", "ETTh1"], ["dataset", "model, length"], 3),
+        (["--datasets", "ETTh1"], ["--datasets: ", "model, length"], 3),
         (["--engine", "slurm"], ["--engine", "'slurm'"], 2),
     ],
 )
 def test_invalid_requests_are_rejected(tmp_path: Path, words: list[str], facts: list[str], status: int) -> None:
     rejected = reproduce("adding", *words, "--results", str(tmp_path))
     assert rejected.exit_code == status
+    assert not rejected.output.startswith("\n")
     for fact in facts:
         assert fact in rejected.output
     assert not list(tmp_path.iterdir())

@@ -118,6 +118,6 @@ def test_an_explanation_tells_the_share_of_covariates_known_ahead() -> None:
     random = np.random.default_rng(0)
     table = table.assign(price=random.standard_normal(len(table)), y=lambda frame: frame["y"] + 3 * frame["price"])
     modes = quick(future_covariates=["price"], max_epochs=4).fit(table).explain().modes
-    share = re.search(r"future covariates, with a share of ([\d.]+)%", str(modes.summary()).replace("\n", " "))
+    share = re.search(r"future covariates have a share of ([\d.]+)%", str(modes.summary()).replace("\n", " "))
     assert share is not None
     assert float(share[1]) + 100 * sum(mode.share for mode in modes) == pytest.approx(100, abs=0.2)

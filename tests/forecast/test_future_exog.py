@@ -144,6 +144,11 @@ def test_a_missing_step_is_rejected_with_its_time(step: int) -> None:
         read(ahead().drop(HORIZON + step))
 
 
+def test_the_missing_range_is_named() -> None:
+    with raises(TableError, "'a'", "from 2024-01-01 14:00:00 to 2024-01-01 15:00:00", "steps 3 to 4 of 4"):
+        read(ahead().drop([6, 7]))
+
+
 def test_a_horizon_that_ends_too_early_is_rejected() -> None:
     with raises(TableError, "'b'", "'price'", "2024-01-01 13:00:00"):
         read(ahead().drop([3, 7]))

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from parallelrnn.errors import ArgumentError
-from parallelrnn.interpret.display import Step
+from parallelrnn.interpret.display import Step, format_share
 from tests.support import raises
 
 
@@ -45,3 +45,7 @@ def test_a_frequency_that_pandas_does_not_know(freq: str) -> None:
 
 def test_an_offset_of_pandas_is_a_frequency_too() -> None:
     assert Step.of(pd.offsets.Hour(6)).format(2) == "12 h"
+
+
+def test_a_share_that_rounds_to_zero_has_no_sign() -> None:
+    assert [format_share(share) for share in (-1e-9, -0.0, -0.01)] == ["0.0%", "0.0%", "-1.0%"]

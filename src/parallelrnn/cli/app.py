@@ -12,12 +12,14 @@ from typing import Annotated
 import typer
 
 from parallelrnn.cli import forecasting, reproduce
-from parallelrnn.cli.errors import exit_on_error
+from parallelrnn.cli.errors import Group, exit_on_error
 from parallelrnn.cli.forecasting import setting
 from parallelrnn.lab.benchmarks.cases import CASES, CELLS, KINDS, PARTS, QUICK, Settings
 
 # Rich help would take longer to import than all else that help needs.
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+app = typer.Typer(
+    cls=Group, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
+)
 for command in (forecasting.fit, forecasting.forecast, forecasting.explain, forecasting.evaluate):
     app.command()(command)
 app.add_typer(reproduce.app, name="reproduce")

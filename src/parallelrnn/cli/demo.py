@@ -9,23 +9,17 @@ import pandas as pd
 from typer import echo
 
 from parallelrnn import Forecaster
-from parallelrnn.errors import MissingPackageError
 from parallelrnn.forecast.evaluation import evaluate
+from parallelrnn.interpret.display import optional
 
 HORIZON, TEST = 11, 60  # years
 
 
 def sunspots() -> pd.DataFrame:
     """Return the mean sunspot numbers of the years 1700 to 2008, which statsmodels ships."""
-    try:
-        from statsmodels.datasets import sunspots as dataset
-    except ModuleNotFoundError as error:
-        hint = "pip install 'parallelrnn[demo]'"
-        raise MissingPackageError("the demo needs statsmodels, which is not installed", hint=hint) from error
-    data = dataset.load_pandas().data
-    return pd.DataFrame(
-        {"ds": pd.to_datetime(data["YEAR"].astype(int).astype(str), format="%Y"), "y": data["SUNACTIVITY"]}
-    )
+    data = optional("statsmodels.datasets.sunspots").load_pandas().data
+    years = pd.to_datetime(data["YEAR"].astype(int).astype(str), format="%Y")
+    return pd.DataFrame({"ds": years, "y": data["SUNACTIVITY"]})
 
 
 def run(page: Path) -> None:

@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 from parallelrnn.errors import (
     ArgumentError,
@@ -27,30 +28,18 @@ STATUS: dict[type[Exception], int] = {  # the first class that an error is an in
     TrainingError: 5,
     MemoryError: 6,
     ArgumentError: 2,  # as for an unknown option
-    ParallelRNNError: 3,
-    ValueError: 3,
-    TypeError: 3,
-    OSError: 3,
-    ImportError: 3,
+    **dict.fromkeys((ParallelRNNError, ValueError, TypeError, OSError, ImportError), 3),
 }
-OPTIONS = {  # of arguments in Python, where the names differ
-    "changes": "--set",
-    "futr_df": "--future",
-    "future_covariates": "--future",
-    "id_col": "--id",
-    "past_covariates": "--past",
-    "random_state": "--seed",
-    "static_covariates": "--static",
-    "target_col": "--target",
-    "time_col": "--time",
-}
+_NUMBERS = {int: "an integer", float: "a number", list[float]: "a number"}
+OPTIONS = {"changes": "--set", "futr_df": "--future", "random_state": "--seed"}  # of arguments with other names
 
 
 def option(argument: str, command: str) -> str:
     """Return the option of a command that sets an argument, or the argument itself if there is none."""
     if argument == "df":
         return "the table"
-    name = OPTIONS.get(argument, f"--{argument.replace('_', '-')}")
+    stem = argument.removesuffix("_col").removesuffix("_covariates")  # --id for id_col, --past for past_covariates
+    name = OPTIONS.get(argument, f"--{stem.replace('_', '-')}")
     return name if name in known_options(command) else argument
 
 
@@ -78,6 +67,27 @@ def exit_on_error(command: str) -> Iterator[None]:
         raise typer.Exit(status) from None
 
 
+class Group(TyperGroup):
+    """Commands that reject a number like any other argument: with what was expected and the value that came."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command."""
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            parameter: Any = error.param
+            rejected: list[Any] = getattr(error.__cause__, "errors", list)()  # of pydantic; click shows values itself
+            kind = _NUMBERS.get(parameter.type_descriptor.annotation) if rejected else None
+            if kind is None:
+                raise
+        name, got = parameter.opts[0], rejected[0]["input"]
+        expected = kind if parameter.min is None else f"{kind} of at least {parameter.min}"
+        parts = got.split(",") if parameter.multiple else ()
+        hint = f"repeat the option: {' '.join(f'{name} {part}' for part in parts)}" if len(parts) > 1 else ""
+        with exit_on_error(str(ctx.invoked_subcommand)):
+            raise ArgumentError(argument=name, expected=expected, got=got, hint=hint)
+
+
 @contextmanager
 def print_warnings(command: str) -> Iterator[None]:
     """Print each different warning once, at the end of the block."""
@@ -102,9 +112,7 @@ def _message(error: Warning | Exception | str, command: str) -> str:
     if isinstance(error, Exception) and is_out_of_memory(error):
         detail = str(error) or type(error).__name__
         return f"out of memory ({detail}); use less data or a smaller model, or close other programs"
-    if isinstance(error, OSError) and error.strerror and error.filename is not None:
-        return os_error_sentence(error)
-    return str(error)
+    return os_error_sentence(error) if isinstance(error, OSError) else str(error)
 
 
 def _print(text: str, style: str) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from parallelrnn.cli.errors import exit_on_error, note, print_warnings
-from parallelrnn.errors import CheckpointError, ModelFileError, check_choice, printable
+from parallelrnn.errors import ArgumentError, CheckpointError, ModelFileError, check_choice, printable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -84,10 +84,14 @@ def fit(
     """
     with exit_on_error("fit"):
         _check_model([cell], decoder)
+        if out.is_file():
+            raise ArgumentError(f"{out} is a file", argument="out", hint="give a directory")
         covariates = _covariates(past, future, static)
         table, layout = _read(data, id_col, time_col, time_format, target, covariates)
         if not as_json:
-            _print(f"read {len(table)} rows from {data.name}{_guessed(*layout.guesses)}")
+            guessed = f"; guessed {', '.join(layout.guesses)}" if layout.guesses else ""
+            choose = "; give --target to choose" * (not target and len(layout.targets) > 1)
+            _print(f"read {len(table)} rows from {data.name}{guessed}{choose}")
         from parallelrnn import Forecaster
         from parallelrnn.training.checkpoint import FILE
 
@@ -116,7 +120,7 @@ def fit(
         fitted = {"model": str(out), "seconds": round(seconds, 2), "freq": forecaster.frequency}
         typer.echo(json.dumps({**fitted, **columns}))
         return
-    _print(f"fitted in {seconds:.1f} s{'' if freq else _guessed(f'frequency {forecaster.frequency!r}')}")
+    _print(f"fitted in {seconds:.1f} s{'' if freq else f'; guessed frequency {forecaster.frequency!r}'}")
     _print(forecaster.explain().summary(5))
     _print(f"saved the model in {out}")
     _print(f"next: parallelrnn forecast {out} --level 80 --out forecast.csv")
@@ -143,7 +147,7 @@ def forecast(
         forecaster = _load(model)
         columns, newer = forecaster.columns, None
         if data is not None:
-            newer = select_columns(read_table(data, columns.id), columns.all, data)
+            newer = select_columns(read_table(data, columns.id), dict.fromkeys(columns.all, "data"), data)
             newer = with_times(newer, columns.time, time_format)
         futr_df = _read_future(future, forecaster, time_format)
         with print_warnings("forecast"):
@@ -243,18 +247,17 @@ def _print(text: object) -> None:
     typer.echo(printable(str(text), keep="\n"))
 
 
-def _guessed(*guesses: str) -> str:
-    return f"; guessed {', '.join(guesses)}" if guesses else ""
-
-
 def _load(model: Path) -> Forecaster:
     from parallelrnn import Forecaster
     from parallelrnn.io import has_model
     from parallelrnn.training.checkpoint import FILE
 
-    if (model / FILE).exists() and not has_model(model):
-        hint = "run the same parallelrnn fit again with --resume"
-        raise ModelFileError(f"{model} holds an unfinished training and no model", hint=hint)
+    if not has_model(model):
+        if (model / FILE).exists():
+            hint = "run the same parallelrnn fit again with --resume"
+            raise ModelFileError(f"{model} holds an unfinished training and no model", hint=hint)
+        problem = f"{model} is a file" if model.is_file() else f"there is no model in {model}"
+        raise ModelFileError(problem, hint="give the directory given to `parallelrnn fit --out`")
     return Forecaster.load(model)
 
 
@@ -285,8 +288,9 @@ def _read(
 
     table, names = read_table(data, id_col), list(chain(*covariates.values()))
     layout = infer_layout(table, id_col, time_col, targets or (), names)
-    used = [*([] if layout.id is None else [layout.id]), layout.time, *layout.targets, *names]
-    return with_times(select_columns(table, used, data), layout.time, time_format), layout
+    roles = {"id_col": [layout.id], "time_col": [layout.time], "target_col": layout.targets, **covariates}
+    arguments = {name: role for role, columns in roles.items() for name in columns if name is not None}
+    return with_times(select_columns(table, arguments, data), layout.time, time_format), layout
 
 
 def _read_future(path: Path | None, forecaster: Forecaster, time_format: str | None) -> pd.DataFrame | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,11 +20,8 @@ from parallelrnn.lab.experiments.registry import EXPERIMENTS, TITLES
 if TYPE_CHECKING:
     from parallelrnn.lab.executors import Event, Progress
 
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="Run the experiments of the paper (arXiv 2605.02692).",
-)
+_HELP = "Run the experiments of the paper (arXiv 2605.02692)."
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=_HELP)
 
 Results = Annotated[Path, setting("--results", "DIR", "Folder of results.")]
 _SHOWN_METRICS = ("mse", "mae", "accuracy", "distance", "epochs", "2 total median", "torch.nn.RNN total median")
@@ -56,18 +54,20 @@ def _command(name: str) -> Callable[..., None]:
         if show:
             typer.echo(_choices(name))
             return
-        chosen = {key: _split(",".join(texts)) for key, texts in _parse_pairs("--only", only).items()}
-        for key, text in (("model", models), ("dataset", datasets)):
-            if text is not None:
-                chosen[key] = _split(text)
+        chosen = {key: ",".join(texts) for key, texts in _parse_pairs("--only", only).items()}
+        short = {key: text for key, text in (("model", models), ("dataset", datasets)) if text is not None}
+        values = {key: [value.strip() for value in text.split(",")] for key, text in (chosen | short).items()}
         changed = {key: texts[-1] for key, texts in _parse_pairs("--set", changes).items()}
         with exit_on_error(name):
+            from parallelrnn.cli import doctor
             from parallelrnn.lab.executors import parse_duration, run_jobs
 
-            jobs = EXPERIMENTS[name].jobs(chosen, changed, replicates)
+            jobs = EXPERIMENTS[name].jobs(values, changed, replicates, {key: f"{key}s" for key in short})
             seconds = float("inf") if budget is None else parse_duration("budget", budget)
             checkpoint_every = parse_duration("keep_every", keep_every)
-            _check_installed()
+            if lacking := doctor.missing_packages().get("lab"):  # before hundreds of runs fail for the same reason
+                problem = f"reproduce needs {lacking[0]}, which is not installed"
+                raise MissingPackageError(problem, hint="pip install 'parallelrnn[lab]'")
             with _ProgressBar(name) as on_event:
                 progress = run_jobs(
                     jobs,
@@ -96,9 +96,6 @@ def _command(name: str) -> Callable[..., None]:
 
 
 def _choices(name: str) -> str:
-    """Return the cells of an experiment and the values of its configuration."""
-    from dataclasses import asdict
-
     experiment = EXPERIMENTS[name]
     cells = [asdict(cell) for cell in experiment.cells()]
     values = {key: list(dict.fromkeys(str(cell[key]) for cell in cells)) for key in cells[0]}
@@ -112,19 +109,7 @@ for _name in TITLES:
     app.command(_name, short_help=f"{TITLES[_name]}.")(_command(_name))
 
 
-def _check_installed() -> None:
-    """Raise before hundreds of runs fail for the same reason."""
-    from parallelrnn.cli.doctor import missing_packages
-
-    missing = missing_packages().get("lab")
-    if missing:
-        raise MissingPackageError(
-            f"reproduce needs {missing[0]}, which is not installed", hint="pip install 'parallelrnn[lab]'"
-        )
-
-
 def _parse_pairs(option: str, texts: list[str] | None) -> dict[str, list[str]]:
-    """Return the values of each name; a name that is given twice has both."""
     pairs: dict[str, list[str]] = {}
     for text in texts or []:
         name, _, value = text.partition("=")
@@ -132,10 +117,6 @@ def _parse_pairs(option: str, texts: list[str] | None) -> dict[str, list[str]]:
             raise typer.BadParameter(f"{option}: expected name=value, got {text!r}")
         pairs.setdefault(name.strip(), []).append(value.strip())
     return pairs
-
-
-def _split(text: str) -> list[str]:
-    return [value.strip() for value in text.split(",")]
 
 
 class _ProgressBar:
@@ -153,11 +134,11 @@ class _ProgressBar:
         self._reported = time.monotonic()
 
     def __enter__(self) -> Callable[[Progress, Event], None]:
-        self._bar.start()
+        self._bar.live.start(refresh=True)
         return self._on_event
 
     def __exit__(self, *_: object) -> None:
-        self._bar.stop()
+        self._bar.live.stop()  # the stop of the bar itself prints an empty line into a file
 
     def _on_event(self, progress: Progress, event: Event) -> None:
         left, done = progress.seconds_left, progress.work_done / len(progress.jobs)
@@ -222,7 +203,6 @@ def status(results: Results = Path("results")) -> None:
 
 
 def _describe_job(workspace: Path) -> str:
-    """Return the job of a workspace, and how far it is."""
     files = {name: workspace / name for name in ("lock", "progress")}
     texts = {name: file.read_text(encoding="utf-8") if file.exists() else "" for name, file in files.items()}
     job = texts["lock"].partition("\n")[2].strip() or workspace.name

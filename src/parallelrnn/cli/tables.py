@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from difflib import get_close_matches
 from importlib import import_module
 from itertools import product
 from pathlib import Path
@@ -28,15 +31,24 @@ _FORMATS = (*map("".join, product(_DAYS, _CLOCKS)), *_MONTHS, _QUARTERS)
 
 def read_table(path: Path, id_col: str | None = None) -> pd.DataFrame:
     """Read a CSV or Parquet file; values of the id column, given or guessed, stay as they are written."""
+    if path.is_dir():
+        raise TableError(f"{path} is a directory", hint="give a CSV or Parquet file")
     if not path.is_file():
-        raise TableError(f"no such file: {path}")
+        files = os.listdir(path.parent) if path.parent.is_dir() else []
+        raise TableError(f"no such file: {path}", hint=_closest(path.name, files) or "give a CSV or Parquet file")
     try:
         if path.suffix.lower() in (".parquet", ".pq"):
-            return _read_parquet(path)
+            pyarrow, frame = import_module("pyarrow"), pd.read_parquet(path)
+            for name in frame.columns:  # decode all text now: a decoding error after this could not name the file
+                if pd.api.types.is_string_dtype(frame[name]):
+                    pyarrow.array(frame[name]).validate(full=True)
+            return frame
         if path.suffix.lower() in (".csv", ".txt", ".gz", ".tsv"):
             return _read_csv(path, ID_NAMES if id_col is None else (id_col,))
     except ImportError as error:
         raise _no_pyarrow(path) from error
+    except pd.errors.EmptyDataError as error:
+        raise TableError(f"{path} is empty", hint="give a file with a header and rows") from error
     except UnicodeDecodeError as error:
         raise TableError(f"{path} is not UTF-8 ({error.reason})", hint="save it as UTF-8") from error
     except Exception as error:  # from pandas, pyarrow or the decompressor: all are about the file
@@ -44,18 +56,12 @@ def read_table(path: Path, id_col: str | None = None) -> pd.DataFrame:
     raise TableError(f"cannot tell the format of {path}", hint="use .csv, .tsv, .csv.gz or .parquet")
 
 
+def _closest(name: str, names: Sequence[Any]) -> str:
+    return "".join(f"did you mean {match!r}?" for match in get_close_matches(name, map(str, names), 1))
+
+
 def _no_pyarrow(path: Path) -> MissingPackageError:
     return MissingPackageError(f"{path.name} needs pyarrow, which is not installed", hint="pip install pyarrow")
-
-
-def _read_parquet(path: Path) -> pd.DataFrame:
-    """Read and decode all text now: a decoding error after this could not name the file."""
-    pyarrow = import_module("pyarrow")
-    frame = pd.read_parquet(path)
-    for name in frame.columns:
-        if pd.api.types.is_string_dtype(frame[name]):
-            pyarrow.array(frame[name]).validate(full=True)
-    return frame
 
 
 def _read_csv(path: Path, id_cols: Sequence[str]) -> pd.DataFrame:
@@ -63,26 +69,17 @@ def _read_csv(path: Path, id_cols: Sequence[str]) -> pd.DataFrame:
     header = "".join(map(str, pd.read_csv(path, sep=_NO_SEPARATOR, nrows=0, engine="python").columns))
     separator = max(_SEPARATORS, key=header.count)
     frame = pd.read_csv(path, sep=separator)
-    if separator != ",":
-        frame = _parse_decimal_commas(frame)
-    ids = [name for name in id_cols if name in frame.columns]
-    if ids:
+    for name in frame.columns if separator != "," else ():  # numbers with decimal commas, such as 99,81
+        values = frame[name].dropna().astype(str)
+        if _is_text(frame[name]) and len(values) and values.str.fullmatch(r"\s*[+-]?\d*,?\d+\s*").all():
+            frame[name] = pd.to_numeric(frame[name].astype("string").str.replace(",", "."))
+    if ids := [name for name in id_cols if name in frame.columns]:
         texts = pd.read_csv(path, sep=separator, usecols=ids, dtype="string", keep_default_na=False, na_values=[""])
         for name in ids:
             lost_text = (frame[name].isna() & texts[name].notna()).any()  # NA may be Namibia
             lost_zeros = pd.api.types.is_numeric_dtype(frame[name]) and texts[name].str.match(r"0\d").any()
             if lost_text or lost_zeros:
                 frame[name] = texts[name]
-    return frame
-
-
-def _parse_decimal_commas(frame: pd.DataFrame) -> pd.DataFrame:
-    """Turn columns of text into numbers if all values look like 99,81."""
-    for name in frame.columns:
-        if _is_text(frame[name]):
-            values = frame[name].dropna().astype(str)
-            if len(values) and values.str.fullmatch(r"\s*[+-]?\d*,?\d+\s*").all():
-                frame[name] = pd.to_numeric(frame[name].astype("string").str.replace(",", "."))
     return frame
 
 
@@ -152,11 +149,9 @@ def _guess_time(frame: pd.DataFrame) -> str:
     by_type = [name for name in frame.columns if _is_text(frame[name])]
     by_type += [name for name in frame.columns if "datetime" in str(frame[name].dtype)]
     for name in [*by_name, *by_type]:
-        column = frame[name]
-        if pd.api.types.is_integer_dtype(column) or "datetime" in str(column.dtype):
-            return str(name)
-        sample = column.head(100)
-        if _is_iso(sample) or _matching_formats(sample):
+        sample = frame[name].head(100)
+        is_time = pd.api.types.is_integer_dtype(sample) or "datetime" in str(sample.dtype)
+        if is_time or _is_iso(sample) or _matching_formats(sample):
             return str(name)
     raise TableError(
         f"no column looks like times; the columns are {', '.join(map(repr, frame.columns))}",
@@ -179,22 +174,24 @@ def _guess_targets(frame: pd.DataFrame, taken: Sequence[str | None]) -> list[str
             problem = f"row {rows[0]}: {frame[name].iloc[rows[0]]!r} in column {name!r} is not a number"
             raise TableError(problem, hint="correct it, or leave it empty")
     if free:
-        raise TableError(f"column {free[0]!r} holds no numbers to forecast", hint="convert it to numbers")
+        example = "".join(f", but values such as {value!r}" for value in frame[free[0]].dropna().head(1))
+        raise TableError(f"column {free[0]!r} holds no numbers to forecast{example}", hint="convert it to numbers")
     if numeric:
         raise TableError(f"column {numeric[0]!r} cannot be forecast: it is the time, id or covariate column")
     raise TableError("there is no column to forecast", hint="add a column of numbers")
 
 
-def select_columns(frame: pd.DataFrame, names: Sequence[str], path: Path) -> pd.DataFrame:
-    """Return the named columns, and print a note on those that are not used."""
-    missing = [name for name in names if name not in frame.columns]
-    if missing:
-        columns = ", ".join(map(repr, frame.columns))
-        raise TableError(f"{path.name} has no column {', '.join(map(repr, missing))}; its columns are {columns}")
-    unused = [printable(str(name)) for name in frame.columns if name not in names]
-    if unused:
+def select_columns(frame: pd.DataFrame, arguments: Mapping[str, str], path: Path) -> pd.DataFrame:
+    """Return the columns that are named by these arguments, and print a note on those that are not used."""
+    for name in (name for name in arguments if name not in frame.columns):
+        problem = f"{path.name} has no column {name!r}; its columns are {', '.join(map(repr, frame.columns))}"
+        hint, parts = _closest(name, frame.columns), name.split(",")
+        if set(parts) <= set(frame.columns):
+            hint = "repeat the option: " + " ".join(f"{{{arguments[name]}}} {part}" for part in parts)
+        raise TableError(problem, argument=arguments[name], hint=hint)
+    if unused := [printable(str(name)) for name in frame.columns if name not in arguments]:
         note(f"unused columns: {', '.join(unused)}")
-    return frame[list(dict.fromkeys(names))]
+    return frame[list(arguments)]
 
 
 def with_times(frame: pd.DataFrame, time_col: str, time_format: str | None) -> pd.DataFrame:
@@ -204,9 +201,7 @@ def with_times(frame: pd.DataFrame, time_col: str, time_format: str | None) -> p
     times, guess = parse_times(frame[time_col], time_format)
     if guess is not None:
         note(guess)
-    parsed = frame.copy(deep=False)
-    parsed[time_col] = times
-    return parsed
+    return frame.assign(**{time_col: times})
 
 
 def parse_times(column: pd.Series, time_format: str | None) -> tuple[pd.Series, str | None]:
@@ -234,26 +229,19 @@ def parse_times(column: pd.Series, time_format: str | None) -> tuple[pd.Series, 
 
 
 def _is_text(column: pd.Series) -> bool:
-    """Return whether a column may hold times as text."""
     return bool(pd.api.types.is_string_dtype(column) or pd.api.types.is_object_dtype(column))
 
 
 def _is_iso(column: pd.Series) -> bool:
-    """Return whether all values are ISO 8601 times."""
     return bool(pd.to_datetime(column, errors="coerce", format="ISO8601", utc=True).notna().all())
 
 
 def _matching_formats(column: pd.Series) -> list[str]:
-    """Return the formats, other than ISO 8601, that all values of a column fit."""
-    formats = [time_format for time_format in _FORMATS if _fits(column, time_format)]
+    formats = []
+    for time_format in _FORMATS:
+        with suppress(ValueError, TypeError):
+            formats += [time_format] if _parse(column, time_format).notna().any() else []
     return formats[:1] if set(formats) == {"%b %Y", "%B %Y"} else formats  # May is short for May
-
-
-def _fits(column: pd.Series, time_format: str) -> bool:
-    try:
-        return bool(_parse(column, time_format).notna().any())
-    except (ValueError, TypeError):
-        return False
 
 
 def _parse(column: pd.Series, time_format: str) -> pd.Series:
@@ -277,5 +265,4 @@ def _parse_given(column: pd.Series, time_format: str) -> pd.Series:
 
 
 def _unparsed(column: pd.Series, times: pd.Series) -> list[int]:
-    """Return the rows that hold something and gave no time."""
     return [int(row) for row in (times.isna() & column.notna()).to_numpy().nonzero()[0]]

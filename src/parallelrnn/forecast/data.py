@@ -22,6 +22,7 @@ Array = NDArray[np.float64]
 
 _LARGEST, _SMALLEST = 1e100, 1e-100  # values whose squares are still numbers
 _OUTPUT_COLUMNS = ("yhat", "level", "cutoff", "y", "covariates")
+_ROLES = "the id column", "the time column", "a target", "a past covariate", "a future covariate", "a static covariate"
 _MAX_STEPS_PER_ROW = 100  # beyond this, a timestamp or the frequency is wrong
 _SHORT_SERIES = 10  # steps
 
@@ -139,6 +140,8 @@ def read_panel(
     rows = _sort_rows(frame, columns, "df", may_name_ids=grid is None and columns.id is None)
     hint = "resample the series to the frequency that the model was fitted on"
     if grid is None:
+        if len(rows.groups) == len(frame) > 1:
+            raise TableError(f"{columns.id!r} has {len(frame)} ids in {len(frame)} rows", hint="check {id_col}")
         grid = Grid.of({name: rows.stamps[own] for name, own in rows.groups.items()}, freq)
         hint = "resample the series to one frequency, or give another {freq}"
     positions = grid.positions(rows.stamps, rows.place, hint)
@@ -179,9 +182,14 @@ def read_future_exog(table: Any, series: Sequence[Series], columns: Columns, gri
         inside = (steps >= 0) & (steps < horizon)
         ahead = np.full((horizon, len(columns.future)), np.nan)
         ahead[steps[inside]] = values[own][inside]
-        for step, column in np.argwhere(~np.isfinite(ahead)).tolist():
-            where = f"{grid.stamps(single.end + step, 1)[0]}, step {step + 1} of {horizon}"
-            problem = f"series {single.name!r}: no finite value of {columns.future[column]!r} at {where}"
+        for column in np.flatnonzero(~np.isfinite(ahead).all(axis=0)):
+            steps = np.flatnonzero(~np.isfinite(ahead[:, column]))
+            start, count = int(steps[0]), int((steps - np.arange(len(steps)) == steps[0]).sum())  # the first gap
+            stamps = grid.stamps(single.end + start, count)
+            where = f"at {stamps[0]}, step {start + 1}"
+            if count > 1:
+                where = f"from {stamps[0]} to {stamps[-1]}, steps {start + 1} to {start + count}"
+            problem = f"series {single.name!r}: no finite value of {columns.future[column]!r} {where} of {horizon}"
             raise TableError(problem, argument="futr_df", hint="complete {futr_df}")
         exog.append(ahead)
     return exog
@@ -208,11 +216,12 @@ def _require(frame: nw.DataFrame[Any], names: Sequence[str], argument: str, hint
 
 def _check_columns(frame: nw.DataFrame[Any], columns: Columns) -> None:
     _require(frame, columns.all, "df", "name its columns with {id_col}, {time_col} and {target_col}")
-    repeated = [name for name in columns.all if columns.all.count(name) > 1]
-    if repeated:
-        raise TableError(f"column {repeated[0]!r} is given twice", hint="give it one role")
-    taken = [name for name in columns.keys if str(name) in _OUTPUT_COLUMNS or str(name).startswith("yhat-")]
-    if taken:
+    if repeated := [name for name in columns.all if columns.all.count(name) > 1]:
+        groups = ((columns.id,), (columns.time,), columns.targets, columns.past, columns.future, columns.static)
+        roles = [role for role, names in zip(_ROLES, groups, strict=True) if repeated[0] in names]
+        how = f"both {' and '.join(roles)}" if len(roles) > 1 else f"given twice as {roles[0]}"
+        raise TableError(f"{repeated[0]!r} is {how}", hint="give it one role")
+    if taken := [name for name in columns.keys if str(name) in _OUTPUT_COLUMNS or str(name).startswith("yhat-")]:
         raise TableError(f"column {taken[0]!r} has the name of a column of forecasts", hint="rename it")
     unused = [name for name in frame.columns if name not in columns.all]
     if unused == ["unique_id"]:

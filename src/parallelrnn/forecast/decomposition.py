@@ -65,7 +65,7 @@ class Components:
         shares = shares_of_parts(moves.transpose(0, 2, 1, 3))
         if "covariates" in self.others:
             share = format_share(float(shares[count + self.others.index("covariates")]))
-            where += f" and of the effect of future covariates, with a share of {share}"
+            where += f"; future covariates have a share of {share}"
         parts: Sequence[Array | None] = [None] * count
         level = None
         if current is not None and not current.others:  # else modes do not sum to the forecast

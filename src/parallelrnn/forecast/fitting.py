@@ -59,8 +59,10 @@ def fit_panel(
         problem = f"{lookback} steps are more than {_MAX_LOOKBACK_RATIO} times the longest series of {longest} steps"
         warn_user(f"{problem}; padding before its beginning takes time and adds nothing", argument="lookback")
     steps = [len(series) - _validation_steps(len(series), options.horizon, val_size) for series in panel.series]
-    if val_size is not None and val_size >= longest:
-        raise ArgumentError(argument="val_size", expected=f"fewer than the {longest} steps there are", got=val_size)
+    if val_size is not None and steps == [len(series) for series in panel.series]:
+        expected = f"at most {longest - options.horizon - 2} of the {longest} steps of the longest series"
+        hint = "leave training more steps than {horizon}"
+        raise ArgumentError(argument="val_size", expected=expected, got=val_size, hint=hint)
     _check_observed(panel, steps)
     scalers = [
         SeriesScaler.fit(series, n, fit_cycles(series, n, periods, named))

@@ -8,6 +8,7 @@ missing, but a stray one in between does not make the frequency finer.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
@@ -65,7 +66,12 @@ class Grid:
         except ValueError as error:
             problem = f"pandas {pd.__version__} rejects the frequency: {error}"
             raise TimestampError(problem, argument="freq", expected="a pandas frequency", got=freq) from error
-        return cls(freq, origin)
+        try:
+            return cls(freq, origin)
+        except TimestampError as error:
+            with suppress(TimestampError):  # irregular timestamps look like nothing
+                error.hint = f"the steps look like {infer_frequency(series)!r}; {error.hint}"
+            raise TimestampError(error.problem, argument="freq", hint=error.hint) from None
 
     @property
     def step(self) -> Step:

@@ -1,4 +1,4 @@
-"""All colours of figures and pages: matplotlib's, Plotly's and the HTML report's."""
+"""The colours of fitted models in figures and reports: matplotlib's, Plotly's and the HTML report's."""
 
 from __future__ import annotations
 

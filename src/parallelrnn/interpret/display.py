@@ -12,7 +12,7 @@ from typing import Any
 
 from parallelrnn.errors import ArgumentError, MissingPackageError, printable
 
-_EXTRAS = {"matplotlib": "plot", "pandas": "plot", "plotly": "report", "jinja2": "report"}  # of pyproject.toml
+_EXTRAS = {"matplotlib": "plot", "pandas": "plot", "plotly": "report", "jinja2": "report", "statsmodels": "demo"}
 # Units that convert into each other; months and years have no fixed number of days.
 _UNIT_FAMILIES: tuple[dict[str, float], ...] = (
     {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0},
@@ -79,7 +79,7 @@ def _three_digits(value: float) -> str:
 
 def format_share(share: float) -> str:
     """Return a share as a percentage, or a dash if it is unknown."""
-    return "-" if math.isnan(share) else f"{share:.1%}"
+    return "-" if math.isnan(share) else f"{round(share, 3) + 0.0:.1%}"  # 0.0%, not -0.0%
 
 
 def count(number: int, noun: str) -> str:

@@ -287,7 +287,7 @@ def _lstm_gradients(
 @_triton
 def _gru_step(r: tl.tensor, z: tl.tensor, u_n: tl.tensor, r_n: tl.tensor, h: tl.tensor) -> tuple[tl.tensor, ...]:
     """Return the gates and h, from the pre-activations (that of n in two parts, u_n and r_n) and the previous h."""
-    r, z = _sigmoid(r), _sigmoid(z)
+    r, z = _sigmoid(r), _sigmoid(z)  # r is the reset gate, z the update gate
     n = _tanh(u_n + r * r_n)
     return r, z, n, (1 - z) * n + z * h
 

@@ -27,6 +27,7 @@ import numpy as np
 import torch
 
 from parallelrnn import SequenceRegressor
+from parallelrnn.interpret.colours import COLOURS
 from parallelrnn.lab.benchmarks.measuring import provenance, run_missing
 from parallelrnn.lab.runs import Run, RunStore
 from parallelrnn.lab.tables import Table
@@ -55,7 +56,7 @@ NOISE = 0.5
 SCALE = 2  # 4 does as well and takes longer, 1 does worse
 LEARNING_RATE = 3e-3
 SETTINGS = {"noise": NOISE, "scale": SCALE, "learning_rate": LEARNING_RATE}  # of all runs
-CONTENDERS = {"ParaRNN": "#1f6fb4", "nearest neighbours": "#c7522a", "kernel ridge": "0.45"}
+CONTENDERS = {"ParaRNN": COLOURS["C"], "nearest neighbours": COLOURS["R"], "kernel ridge": "0.45"}
 LARGEST = {"kernel ridge": 2000}
 NEIGHBOURS = (1, 2, 3, 5, 8, 12, 18, 27, 40, 60, 90, 135, 200)
 WIDTHS_OF_KERNEL = (1.0, 3.0, 10.0, 30.0, 100.0)  # gamma in exp(-gamma distance^2)

@@ -81,18 +81,20 @@ class Experiment:
         only: Mapping[str, Sequence[str]] | None = None,
         changes: Mapping[str, str] | None = None,
         replicates: int | None = None,
+        arguments: Mapping[str, str] | None = None,
     ) -> list[Job]:
         """Return jobs for the cells with some values, with other values changed; one replicate of all after the other.
 
-        Values are text, as on a command line.
+        Values are text, as on a command line. `arguments` are those that gave the values in `only`, for errors.
         """
         cells: Sequence[Any] = self.cells()
         for name, texts in (only or {}).items():
-            self._check_name(name, "only")
+            argument = (arguments or {}).get(name, "only")
+            self._check_name(name, argument)
             known = list(dict.fromkeys(getattr(cell, name) for cell in cells))
             for text in texts:
                 if not any(_means(text, value) for value in known):
-                    raise self._unknown(name, text, known, "only")
+                    raise self._unknown(name, text, known, argument)
             cells = [cell for cell in cells if any(_means(text, getattr(cell, name)) for text in texts)]
         if not cells:
             raise ExperimentError(f"{self.name} has no cell with all of these values", hint="choose fewer at once")
