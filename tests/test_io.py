@@ -198,7 +198,7 @@ def test_a_model_is_saved_into_a_directory_or_to_a_file(tmp_path: Path, name: st
 @pytest.mark.parametrize(
     ("kind", "version", "facts"),
     [
-        ("other", 2, ["model.safetensors", "a other", "a model"]),
+        ("other", 2, ["model.safetensors", "'other'", "'model'"]),
         ("model", 3, ["model.safetensors", "version 3", "version 2", "pip install --upgrade"]),
         ("model", 1, ["model.safetensors", "version 1", "version 2", "install the release that wrote it"]),
         ("model", "new", ["model.safetensors", "version 'new'", "version 2"]),

@@ -308,10 +308,9 @@ def _model_file(path: Path) -> Path:
 
 def _check_kind(file: Path, metadata: Metadata, kind: str, version: int) -> None:
     """Raise unless a file is of this kind and version; both are taken out of its metadata."""
-    if (saved := metadata.pop("format", "model of unknown kind")) != kind:
-        raise ModelFileError(f"{file} holds a {saved}, not a {kind}")
-    saved = metadata.pop("version", None)
-    if saved != version:
+    if (saved := metadata.pop("format", None)) != kind:
+        raise ModelFileError(f"{file} is of kind {str(saved)[:80]!r}, not {kind!r}")
+    if (saved := metadata.pop("version", None)) != version:
         newer = isinstance(saved, int) and saved > version
         hint = "upgrade, e.g. pip install --upgrade parallelrnn" if newer else "install the release that wrote it"
         problem = f"{file} has version {saved!r}, and this release reads version {version}"

@@ -133,11 +133,11 @@ def infer_layout(
             guesses.append(f"id column {id!r}")
         elif time in frame.columns:
             text = next((name for name in free if _is_text(frame[name])), None)
-            if frame[time].dropna().duplicated().any():
-                example = "" if text is None else f", such as {{id_col}} {text}"
-                hint = "drop duplicate rows, or name the column that identifies the series with {id_col}" + example
-                raise TimestampError(f"the timestamps in column {time!r} repeat, and no id column is given", hint=hint)
-            guesses += [] if text is None else [f"one series (if {text!r} identifies several, give --id {text})"]
+            if (repeats := frame[time].dropna().duplicated()).any():
+                problem = f"column {time!r} repeats {str(frame[time][repeats.idxmax()])!r}, and no id column is given"
+                problem += "" if text is None else f"; {text!r} may be one"
+                raise TimestampError(problem, hint="drop duplicate rows, or name the column of series with {id_col}")
+            guesses += [] if text is None else [f"one series (if {text!r} identifies several, give it as --id)"]
     if not targets:
         targets = _guess_targets(frame, (id, time, *covariates))
         guesses.append(f"target{'s' if len(targets) > 1 else ''} {', '.join(map(repr, targets))}")

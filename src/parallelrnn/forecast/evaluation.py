@@ -175,7 +175,7 @@ def _long_enough(panel: Panel, test_size: int, horizon: int) -> Panel:
         longest = max(short, key=len)
         test = f"a test of {test_size} steps with a horizon of {horizon}"
         problem = f"no series has more than {needed} steps for {test}: {longest.name!r} has {len(longest)}"
-        raise TableError(problem, hint="give more {rows}, or a smaller {test_size} or {horizon}")
+        raise TableError(problem, hint="give more rows, or a smaller {test_size} or {horizon}")
     if short:
         example = f"such as {short[0].name!r} with {len(short[0])}"
         warn_user(f"{len(short)} series left out, with no more than {needed} steps, {example}")

@@ -170,12 +170,10 @@ class _PlainTorch:
     """The part of Fabric's interface that a trainer uses, for one process on the CPU, without its seconds of import."""
 
     device, world_size, global_rank = torch.device("cpu"), 1, 0
+    backward = staticmethod(Tensor.backward)
 
     def setup(self, network: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[nn.Module, torch.optim.Optimizer]:
         return network, optimizer
-
-    def backward(self, loss: Tensor) -> None:
-        loss.backward()
 
     def clip_gradients(self, network: nn.Module, optimizer: torch.optim.Optimizer, **options: Any) -> None:
         nn.utils.clip_grad_norm_([p for group in optimizer.param_groups for p in group["params"]], **options)
@@ -187,9 +185,9 @@ def make_fabric(accelerator: str = "cpu", devices: int = 1, precision: str = "32
     by_others = not {"SLURM_NTASKS", "LT_CLI_USED"}.isdisjoint(os.environ)  # which Fabric checks
     if (accelerator, devices * nodes, precision) == ("cpu", 1, "32-true") and not by_others:
         return _PlainTorch()
-    from lightning_fabric import Fabric
-
     try:
+        from lightning_fabric import Fabric
+
         fabric = Fabric(
             accelerator=accelerator,
             strategy=distributed.strategy(devices * nodes),
