@@ -1,0 +1,194 @@
+"""Series as sums of linear blocks and noise: the exact Gaussian likelihood of levels, decays and damped waves.
+
+A block's state follows s(t+1) = A s(t) + w(t), with A a number (a level or a decay) or a rotation times a modulus (a
+wave); the series is the sum of the first units of all blocks, of regressors, and of white noise. Given the series, the
+states have a banded precision matrix, so that one banded Cholesky factor yields the exact likelihood (as in Chan and
+Jeliazkov, 2009). Variances are relative to that of the noise, which is estimated in closed form, as are the effects of
+the regressors (restricted likelihood).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parallelrnn.errors import ArgumentError
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """One block of a sum: a level that wanders (rate 0, angle 0), a decay (angle 0 or pi) or a damped wave."""
+
+    variance: float  # of its first unit, or of its steps if it is a level; relative to the noise
+    rate: float  # -log(modulus)
+    angle: float  # in [0, pi]
+
+    @property
+    def size(self) -> int:
+        """The number of units."""
+        return 2 if 0 < self.angle < math.pi else 1
+
+    @property
+    def matrix(self) -> Array:
+        """The map from a state to the next one, (size, size)."""
+        cosine, sine = math.cos(self.angle), math.sin(self.angle)
+        rotation = [[cosine, sine], [-sine, cosine]] if self.size == 2 else [[cosine]]
+        return math.exp(-self.rate) * np.array(rotation)
+
+    @property
+    def drive(self) -> float:
+        """The variance of w."""
+        return self.variance * (-math.expm1(-2 * self.rate) if self.rate > 0 else 1.0)
+
+
+class Structural:
+    """The likelihood of one series or of several that share their blocks, each with noise and effects of its own.
+
+    Parameters
+    ----------
+    series
+        Arrays (T,) of values, NaN where nothing was observed.
+    regressors
+        Arrays (T, k), one for each series.
+    """
+
+    def __init__(self, series: Sequence[Array], regressors: Sequence[Array]) -> None:
+        if [len(values) for values in series] != [len(columns) for columns in regressors]:
+            raise ArgumentError(argument="regressors", expected="as many rows as each series has", got=None)
+        self.lengths = np.array([len(values) for values in series])
+        table = np.column_stack([np.concatenate(series), np.concatenate(regressors)])
+        self.observed = np.isfinite(table[:, 0])
+        self.table = np.where(self.observed[:, None], table, 0.0)  # (T, 1 + k)
+        self._first = np.concatenate([[0], np.cumsum(self.lengths)[:-1]])
+        self._last = np.cumsum(self.lengths) - 1
+        self.counts = np.add.reduceat(self.observed.astype(float), self._first)
+
+    @property
+    def effects(self) -> int:
+        """The number of regressors."""
+        return self.table.shape[1] - 1
+
+    def log_likelihood(self, blocks: Sequence[Block]) -> float:
+        """Return the restricted log likelihood, up to a constant; -inf where the noise cannot be estimated."""
+        return Filtered(self, tuple(blocks)).log_likelihood
+
+
+@dataclass(frozen=True)
+class Filtered:
+    """Series seen through blocks: the likelihood, the effects of regressors, and what is left of the series."""
+
+    model: Structural
+    blocks: tuple[Block, ...]
+
+    @cached_property
+    def _solved(self) -> tuple[float, Array]:
+        """The log determinant of the covariance, relative to the noise, and its inverse times the table (T, 1 + k)."""
+        from scipy.linalg import cho_solve_banded, cholesky_banded
+
+        model, steps = self.model, len(self.model.table)
+        if not self.blocks:
+            return 0.0, model.table
+        sizes = [block.size for block in self.blocks]
+        units, starts = sum(sizes), np.cumsum([0, *sizes])[:-1]
+        width = max([units - 1, *(units + size - 1 for size in sizes)])
+        bands = np.zeros((width + 1, steps, units))
+        linked = np.ones(steps)
+        linked[model._last] = 0.0
+        prior = 0.0
+        for block, start in zip(self.blocks, starts, strict=True):
+            drive, matrix = block.drive, block.matrix
+            diagonal = np.full(steps, 1 / drive)
+            diagonal[model._first] = 1 / block.variance
+            diagonal += linked * math.exp(-2 * block.rate) / drive
+            for row in range(block.size):
+                bands[0, :, start + row] = diagonal
+                for column in range(block.size):
+                    bands[units + row - column, :, start + column] -= linked * matrix[row, column] / drive
+            series = len(model.lengths)
+            prior -= block.size * ((steps - series) * math.log(drive) + series * math.log(block.variance))
+        for index, column in enumerate(starts):  # all first units are seen together
+            for row in starts[index:]:
+                bands[row - column, :, column] += model.observed
+        factor = cholesky_banded(bands.reshape(width + 1, -1), overwrite_ab=True, lower=True, check_finite=False)
+        right = np.zeros((steps, units, model.table.shape[1]))
+        right[:, starts] = model.table[:, None]
+        states = cho_solve_banded(
+            (factor, True), right.reshape(steps * units, -1), overwrite_b=True, check_finite=False
+        ).reshape(right.shape)
+        seen = model.table - states[:, starts].sum(1) * model.observed[:, None]
+        return 2 * float(np.log(factor[0]).sum()) - prior, seen
+
+    @cached_property
+    def _moments(self) -> Array:
+        """The products of series and regressors (S, 1 + k, 1 + k), weighted by the inverse covariance."""
+        _, seen = self._solved
+        products = self.model.table[:, :, None] * seen[:, None, :]
+        sums: Array = np.add.reduceat(products, self.model._first)
+        return sums
+
+    @cached_property
+    def effects(self) -> Array:
+        """The effects of the regressors (S, k)."""
+        moments = self._moments
+        if not self.model.effects:
+            return np.zeros((len(moments), 0))
+        solved: Array = np.linalg.solve(moments[:, 1:, 1:], moments[:, 1:, :1])[..., 0]
+        return solved
+
+    @property
+    def effect_covariance(self) -> Array:
+        """The covariance (S, k, k) of the effects."""
+        covariance: Array = np.linalg.inv(self._moments[:, 1:, 1:]) * self.noise[:, None, None]
+        return covariance
+
+    @cached_property
+    def noise(self) -> Array:
+        """The variance of the noise of each series (S,)."""
+        moments = self._moments
+        left = moments[:, 0, 0] - (moments[:, 0, 1:] * self.effects).sum(1)
+        variance: Array = left / (self.model.counts - self.model.effects)
+        return variance
+
+    @cached_property
+    def log_likelihood(self) -> float:
+        """The restricted log likelihood, up to a constant."""
+        freedom = self.model.counts - self.model.effects
+        if not (self.noise > 0).all():
+            return -math.inf
+        effects = float(np.linalg.slogdet(self._moments[:, 1:, 1:])[1].sum()) if self.model.effects else 0.0
+        return -0.5 * (float(freedom @ np.log(self.noise)) + self._solved[0] + effects)
+
+    @cached_property
+    def residuals(self) -> Array:
+        """The series less the effects of regressors, times the inverse covariance, at unit noise (T,)."""
+        _, seen = self._solved
+        owner = np.repeat(np.arange(len(self.noise)), self.model.lengths)
+        left = seen[:, 0] - (seen[:, 1:] * self.effects[owner]).sum(1)
+        scaled: Array = left / np.sqrt(self.noise[owner])
+        return scaled
+
+    def spectrum(self, angles: Array) -> Array:
+        """Return the spectral density at these angles, relative to that of the noise."""
+        total = np.ones_like(angles)
+        turn = np.exp(-1j * angles)
+        for block in self.blocks:
+            if block.size == 1:
+                total += block.drive / abs(1 - block.matrix[0, 0] * turn) ** 2
+                continue
+            # The first unit of a rotation by z = modulus exp(i angle) is the real part of a complex AR(1).
+            modulus = math.exp(-block.rate)
+            for sign in (1, -1):
+                total += block.drive / 2 / abs(1 - modulus * np.exp(1j * sign * block.angle) * turn) ** 2
+        return total
+
+
+def scaled_by(blocks: Sequence[Block], factor: float) -> tuple[Block, ...]:
+    """Return blocks with variances times a factor."""
+    return tuple(replace(block, variance=block.variance * factor) for block in blocks)
