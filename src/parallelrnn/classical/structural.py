@@ -192,3 +192,114 @@ class Filtered:
 def scaled_by(blocks: Sequence[Block], factor: float) -> tuple[Block, ...]:
     """Return blocks with variances times a factor."""
     return tuple(replace(block, variance=block.variance * factor) for block in blocks)
+
+
+_MIN_RATE = 1e-4  # per length of the series: slower cannot be told from never fading
+_MAX_RATE = 3.0
+_VARIANCES = (1e-8, 1e8)  # relative to the noise
+_DIFFERENCE = 1e-5  # of parameters, in numerical gradients
+_CURVATURE_STEP = 1e-2  # of parameters, in numerical Hessians
+
+
+class Parameters:
+    """The blocks of a model as one vector: log variances, log rates, and angles in turns over the series.
+
+    Rates of levels are zero, and the angles of decays stay as they are. `slowest` holds lower limits of rates by block.
+    """
+
+    def __init__(self, blocks: Sequence[Block], steps: int, fastest_ratio: dict[int, float] | None = None) -> None:
+        self.blocks, self.steps = tuple(blocks), steps
+        self.places = [
+            (index, name)
+            for index, block in enumerate(blocks)
+            for name in ("variance", "rate", "angle")
+            if name == "variance" or (block.rate > 0 and (name == "rate" or block.size == 2))
+        ]
+        self.ratios = fastest_ratio or {}
+
+    @property
+    def start(self) -> Array:
+        """The vector of the blocks themselves, within the bounds."""
+        low, high = np.array(self.bounds).T
+        return np.clip([self._to_free(name, getattr(self.blocks[i], name)) for i, name in self.places], low, high)
+
+    @property
+    def bounds(self) -> list[tuple[float, float]]:
+        """The limits of each entry."""
+        of = {
+            "variance": (math.log(_VARIANCES[0]), math.log(_VARIANCES[1])),
+            "rate": (math.log(_MIN_RATE / self.steps), math.log(_MAX_RATE)),
+            "angle": (1.0, self.steps / 2 - 0.5),
+        }
+        return [of[name] for _, name in self.places]
+
+    def to_blocks(self, free: Array) -> tuple[Block, ...]:
+        """Return the blocks of a vector."""
+        changed: list[dict[str, float]] = [{} for _ in self.blocks]
+        for (index, name), value in zip(self.places, free, strict=True):
+            changed[index][name] = 2 * math.pi * value / self.steps if name == "angle" else math.exp(value)
+        blocks = [replace(block, **values) for block, values in zip(self.blocks, changed, strict=True)]
+        for index, ratio in self.ratios.items():  # waves that have to fade within so many turns
+            least = math.log(2) * blocks[index].angle / (2 * math.pi * ratio)
+            blocks[index] = replace(blocks[index], rate=max(blocks[index].rate, least))
+        return tuple(blocks)
+
+    def _to_free(self, name: str, value: float) -> float:
+        return value * self.steps / (2 * math.pi) if name == "angle" else math.log(value)
+
+
+def maximize(
+    model: Structural, parameters: Parameters, fixed: dict[int, float] | None = None, iterations: int = 60
+) -> tuple[Filtered, Array]:
+    """Return the most likely blocks near the start, and their vector; entries in `fixed` stay at their values."""
+    from scipy.optimize import minimize
+
+    start, bounds = parameters.start, parameters.bounds
+    for place, value in (fixed or {}).items():
+        start[place], bounds[place] = value, (value, value)
+    free = [place for place in range(len(start)) if place not in (fixed or {})]
+
+    def cost(vector: Array) -> float:
+        try:
+            value = -model.log_likelihood(parameters.to_blocks(vector))
+        except np.linalg.LinAlgError:
+            value = math.inf
+        return value if math.isfinite(value) else 1e10
+
+    def with_slope(vector: Array) -> tuple[float, Array]:
+        now, slope = cost(vector), np.zeros(len(vector))
+        for place in free:
+            moved = vector.copy()
+            step = _DIFFERENCE if moved[place] + _DIFFERENCE <= bounds[place][1] else -_DIFFERENCE
+            moved[place] += step
+            slope[place] = (cost(moved) - now) / step
+        return now, slope
+
+    if not len(start):
+        return Filtered(model, parameters.blocks), start
+    options = {"maxiter": iterations, "ftol": 1e-8, "gtol": 1e-3}
+    result = minimize(with_slope, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+    return Filtered(model, parameters.to_blocks(result.x)), result.x
+
+
+def covariance(model: Structural, parameters: Parameters, vector: Array) -> Array:
+    """Return the covariance of the estimates (k, k) by the curvature of the likelihood; entries at bounds are fixed."""
+    low, high = np.array(parameters.bounds).T
+    free = np.flatnonzero((vector > low + _CURVATURE_STEP) & (vector < high - _CURVATURE_STEP))
+    steps = _CURVATURE_STEP * np.eye(len(vector))[free]
+
+    def value(*moves: Array) -> float:
+        return model.log_likelihood(parameters.to_blocks(np.sum([vector, *moves], axis=0)))
+
+    middle, hessian = value(), np.zeros((len(free), len(free)))
+    ahead, back = [value(step) for step in steps], [value(-step) for step in steps]
+    for i in range(len(free)):
+        hessian[i, i] = ahead[i] + back[i] - 2 * middle
+        for j in range(i):
+            both = value(steps[i], steps[j]) - ahead[i] - ahead[j] + 2 * middle
+            hessian[i, j] = hessian[j, i] = (both - back[i] - back[j] + value(-steps[i], -steps[j])) / 2
+    values, vectors = np.linalg.eigh(-hessian / _CURVATURE_STEP**2)
+    inverse = (vectors / np.maximum(values, 1e-2)) @ vectors.T  # a flat direction is uncertain, not endless
+    table = np.zeros((len(vector), len(vector)))
+    table[np.ix_(free, free)] = inverse
+    return table

@@ -49,7 +49,7 @@ def fit_cycles(series: Series, steps: int, periods: Sequence[float], named: bool
     """
     values, observed = series.values[:steps], series.observed[:steps]
     periods = sorted(period for period in periods if period * (_MIN_TURNS_NAMED if named else _MIN_TURNS) <= steps)
-    lines = {period: _lines(period, [p for p in periods if p < period], steps) for period in periods}
+    lines = {period: harmonics(period, [p for p in periods if p < period], steps) for period in periods}
     numbers = np.arange(series.position, series.position + steps)
     cosines = {period: np.zeros((HARMONICS, values.shape[1])) for period in periods}
     sines = {period: np.zeros((HARMONICS, values.shape[1])) for period in periods}
@@ -66,7 +66,7 @@ def fit_cycles(series: Series, steps: int, periods: Sequence[float], named: bool
     return tuple(cycle for cycle in cycles if cycle.cosines.any() or cycle.sines.any())
 
 
-def _lines(period: float, shorter: Sequence[float], steps: int) -> list[int]:
+def harmonics(period: float, shorter: Sequence[float], steps: int) -> list[int]:
     """Return the harmonics of a cycle that steps can show and that belong to no shorter cycle."""
     taken = [k / p for p in shorter for k in range(1, HARMONICS + 1)]
     numbers = [k for k in range(1, HARMONICS + 1) if k / period <= 0.5]
