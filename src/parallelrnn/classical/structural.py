@@ -10,7 +10,7 @@ the regressors (restricted likelihood).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -20,6 +20,11 @@ from numpy.typing import NDArray
 from parallelrnn.errors import ArgumentError
 
 Array = NDArray[np.float64]
+_MIN_RATE = 1e-4  # per length of the series: slower cannot be told from never fading
+_MAX_RATE = 3.0
+_VARIANCES = (1e-8, 1e8)  # relative to the noise
+_DIFFERENCE = 1e-5  # of parameters, in numerical gradients
+_CURVATURE_STEP = 1e-2  # of parameters, in numerical Hessians
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +74,10 @@ class Structural:
         self._first = np.concatenate([[0], np.cumsum(self.lengths)[:-1]])
         self._last = np.cumsum(self.lengths) - 1
         self.counts = np.add.reduceat(self.observed.astype(float), self._first)
+
+    def rows(self, series: int) -> slice:
+        """Return the rows of `table` that belong to a series."""
+        return slice(int(self._first[series]), int(self._last[series]) + 1)
 
     @property
     def effects(self) -> int:
@@ -174,6 +183,49 @@ class Filtered:
         scaled: Array = left / np.sqrt(self.noise[owner])
         return scaled
 
+    def filtered_states(self, most: int) -> Iterator[Array]:
+        """Yield the states (T, blocks, 2) of each series given its values up to each step, for `most` steps in all.
+
+        The second unit of a block of size 1 is zero.
+        """
+        from scipy.linalg import block_diag
+
+        sizes = [block.size for block in self.blocks]
+        starts, units = np.cumsum([0, *sizes])[:-1], sum(sizes)
+        matrix = block_diag(*[block.matrix for block in self.blocks])
+        drive = np.repeat([block.drive for block in self.blocks], sizes)
+        columns = [(k, j) for k, size in enumerate(sizes) for j in range(size)]
+        place = np.array([2 * k + j for k, j in columns], dtype=int)
+        owner = 0
+        for series in range(len(self.model.lengths)):
+            if owner >= most:
+                return
+            rows = self.model.rows(series)
+            left = self.model.table[rows, 0] - self.model.table[rows, 1:] @ self.effects[series]
+            state = np.zeros(units)
+            spread = np.diag(np.repeat([block.variance for block in self.blocks], sizes)).astype(float)
+            states = np.zeros((len(left), 2 * len(sizes)))
+            for step, (value, seen) in enumerate(zip(left, self.model.observed[rows], strict=True)):
+                if step:
+                    state, spread = matrix @ state, matrix @ spread @ matrix.T
+                    spread[np.diag_indices(units)] += drive
+                if seen and units:
+                    ahead = spread[:, starts].sum(1)
+                    gain = ahead / (1 + ahead[starts].sum())
+                    state = state + gain * (value - state[starts].sum())
+                    spread = spread - np.outer(gain, ahead)
+                states[step, place] = state
+            owner += len(left)
+            yield states.reshape(len(left), -1, 2)
+
+    def powers(self, horizon: int) -> Array:
+        """Return the weights (H, blocks, 2) of each unit in the first unit of its block, some steps later."""
+        ahead = np.arange(1, horizon + 1)[:, None]
+        angle, rate = (np.array([getattr(block, name) for block in self.blocks]) for name in ("angle", "rate"))
+        decay = np.exp(-ahead * rate)
+        weights: Array = np.stack([decay * np.cos(ahead * angle), decay * np.sin(ahead * angle)], -1)
+        return weights
+
     def spectrum(self, angles: Array) -> Array:
         """Return the spectral density at these angles, relative to that of the noise."""
         total = np.ones_like(angles)
@@ -187,18 +239,6 @@ class Filtered:
             for sign in (1, -1):
                 total += block.drive / 2 / abs(1 - modulus * np.exp(1j * sign * block.angle) * turn) ** 2
         return total
-
-
-def scaled_by(blocks: Sequence[Block], factor: float) -> tuple[Block, ...]:
-    """Return blocks with variances times a factor."""
-    return tuple(replace(block, variance=block.variance * factor) for block in blocks)
-
-
-_MIN_RATE = 1e-4  # per length of the series: slower cannot be told from never fading
-_MAX_RATE = 3.0
-_VARIANCES = (1e-8, 1e8)  # relative to the noise
-_DIFFERENCE = 1e-5  # of parameters, in numerical gradients
-_CURVATURE_STEP = 1e-2  # of parameters, in numerical Hessians
 
 
 class Parameters:

@@ -19,7 +19,9 @@ from parallelrnn.classical.structural import Block, Filtered, Parameters, Struct
 from parallelrnn.forecast.data import Array, Series
 from parallelrnn.forecast.seasonality import harmonics
 
-LEVEL = 0.9  # of all intervals
+KINDS = ("level", "trend", "calendar", "cycle", "decay")
+NUMBERS = ("period", "half_life", "share_forecast", "share_series")
+LEVEL = 90.0  # per cent, of all intervals
 _ALPHA = 0.01  # of false alarms, for each of trends, calendar cycles and waves
 _LEAST_TURNS = 3  # of a wave, that the data must hold
 _VISIBLE = 0.15  # half-life over period, below which a wave is a decay to the eye: 1 % is left after a turn
@@ -31,9 +33,17 @@ _BACKGROUNDS = tuple(  # a level that wanders, and a decay, to start from
     for level, decay, rate in ((1e-4, 1.0, 0.3), (1.0, 0.1, 1.0))
 )
 _MAX_STEPS = 12_000  # of a panel, that findings are read from
+_MAX_SERIES = 40  # of a panel, that findings are read from
+_MAX_FILTERED = 4000  # steps that shares are measured on
+_STRETCHES = 20  # of origins, that the limits of a share are measured by
+_RIDGE = 1e-6  # keeps shapes apart that the horizon hardly can
+_HORIZON_POINTS = 12  # steps ahead that shares are measured at
 _MIN_STEPS = 20  # of a series, that anything can be found in
 _WIDTHS = (1, 2, 4, 8, 16, 32, 64, 128)  # of lines, in frequencies that a series can tell apart
+_HALF_WIDTH = 1.6449  # of a 90 % interval of a normal distribution, in deviations
 _PROFILE_POINTS = 6  # bisections of a limit of a half-life
+_PROFILE_STEP = 1.0  # of a log half-life, by which its limits are looked for
+_PROFILE_ITERATIONS = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,11 +59,32 @@ class Estimate:
 class Finding:
     """A trend, calendar cycle, cycle, level or decay that the data show."""
 
-    kind: str
-    period: Estimate
-    half_life: Estimate
-    share_forecast: Estimate
-    share_series: Estimate
+    kind: str  # one of KINDS
+    period: Estimate  # in steps; NaN where there is none
+    half_life: Estimate  # in steps
+    share_forecast: Estimate  # of the movement of forecasts
+    share_series: Estimate  # of the variation of the series, at the horizon
+
+
+@dataclass(frozen=True)
+class Findings(Sequence[Finding]):
+    """The findings of a series or panel, those that explain most first."""
+
+    rows: tuple[Finding, ...]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.rows[index]
+
+    def columns(self) -> dict[str, list[Any]]:
+        """Return the columns of a table with a row for each finding."""
+        table: dict[str, list[Any]] = {"kind": [row.kind for row in self.rows]}
+        for name in NUMBERS:
+            for suffix, part in (("", "value"), (f"-lo-{LEVEL:.0f}", "low"), (f"-hi-{LEVEL:.0f}", "high")):
+                table[name + suffix] = [getattr(getattr(row, name), part) for row in self.rows]
+        return table
 
 
 class Search:
@@ -66,7 +97,9 @@ class Search:
         self.calendar: tuple[float, ...] = ()
         self.waves: list[int] = []  # the blocks that are findings
         self.model = self._model(())
-        self.fit = max((self._refit(self.model, start)[0] for start in _BACKGROUNDS), key=lambda fit: fit.log_likelihood)
+        self.fit = max(
+            (self._refit(self.model, start)[0] for start in _BACKGROUNDS), key=lambda fit: fit.log_likelihood
+        )
         for _ in range(_MAX_BLOCKS):
             wave, chance = self._best_wave()
             calendar = {period: self._with_calendar(period) for period in candidates if period not in self.calendar}
@@ -83,7 +116,7 @@ class Search:
 
     def _model(self, calendar: Sequence[float]) -> Structural:
         """Return the likelihood with a level, a trend and the lines of these periods as regressors."""
-        lines = {p: harmonics(p, [q for q in calendar if q < p], self.steps) for p in sorted(calendar)}
+        lines = self._lines(calendar)
         regressors = []
         for values, position in zip(self.series, self.positions, strict=True):
             time = np.linspace(-1, 1, len(values))
@@ -94,6 +127,19 @@ class Search:
             regressors.append(np.column_stack(columns))
         return Structural(self.series, regressors)
 
+    def _lines(self, calendar: Sequence[float]) -> dict[float, list[int]]:
+        return {p: harmonics(p, [q for q in calendar if q < p], self.steps) for p in sorted(calendar)}
+
+    def _columns(self, calendar: Sequence[float], period: float) -> slice:
+        """Return which regressors are the lines of a period."""
+        start = 2
+        for own, ks in self._lines(calendar).items():
+            stop = start + sum(1 if 2 * k == own else 2 for k in ks)
+            if own == period:
+                break
+            start = stop
+        return slice(start, stop)
+
     def _refit(self, model: Structural, blocks: Sequence[Block], **options: Any) -> tuple[Filtered, Array]:
         return maximize(model, Parameters(blocks, self.steps, **options))
 
@@ -101,19 +147,11 @@ class Search:
         """Return a fit with one more calendar cycle, and the chance that noise has effects as large as its lines."""
         from scipy.stats import f
 
-        model = self._model(sorted((*self.calendar, period)))
+        calendar = (*self.calendar, period)
+        model, columns = self._model(calendar), self._columns(calendar, period)
         fit, _ = self._refit(model, self.fit.blocks)
-        lines = {p: harmonics(p, [q for q in model_periods if q < p], self.steps) for p in model_periods} if (model_periods := sorted((*self.calendar, period))) else {}
-        start = 2
-        for own in model_periods:
-            stop = start + sum(1 if 2 * k == own else 2 for k in lines[own])
-            if own == period:
-                break
-            start = stop
-        statistic = 0.0
-        for effects, spread in zip(fit.effects[:, start:stop], fit.effect_covariance[:, start:stop, start:stop], strict=True):
-            statistic += float(effects @ np.linalg.solve(spread, effects))
-        count = (stop - start) * len(self.series)
+        statistic = _wald(fit, columns)
+        count = (columns.stop - columns.start) * len(self.series)
         freedom = model.counts.sum() - model.effects * len(self.series) - len(fit.blocks)
         return fit, float(f.sf(statistic / count, count, max(1.0, freedom)))
 
@@ -149,7 +187,11 @@ class Search:
         blocks: list[Block] = []
         for gain, place, mean, width in found:
             angle = float(angles[min(max(place, lowest), len(angles) - 2)])
-            if gain > _LEAST_GAIN and len(blocks) < _STARTS and all(abs(angle - b.angle) > 0.02 * angle or width > 2 * self.steps * b.rate for b in blocks):
+            if (
+                gain > _LEAST_GAIN
+                and len(blocks) < _STARTS
+                and all(abs(angle - b.angle) > 0.02 * angle or width > 2 * self.steps * b.rate for b in blocks)
+            ):
                 variance = max(1e-3, 2 * (mean - 1) * width / self.steps * float(density[place]))
                 blocks.append(Block(variance=variance, rate=max(width, 0.1) / self.steps, angle=angle))
         return blocks
@@ -162,3 +204,180 @@ class Search:
             return False
         faded = self._refit(self.model, fit.blocks, fastest_ratio={last: _VISIBLE})[0]
         return fit.log_likelihood - faded.log_likelihood > math.log(1 / _ALPHA)
+
+    def trend_chance(self) -> float:
+        """Return the chance that noise drifts as far."""
+        from scipy.stats import chi2
+
+        return float(chi2.sf(_wald(self.fit, slice(1, 2)), len(self.series)))
+
+    def half_life(self, block: int) -> Estimate:
+        """Return the half-life of a wave or decay and its limits, by the profile of the likelihood."""
+        parameters = Parameters(self.fit.blocks, self.steps)
+        place = parameters.places.index((block, "rate"))
+        fitted, (slowest, fastest) = parameters.start[place], parameters.bounds[place]
+        least = self.fit.log_likelihood - _HALF_WIDTH**2 / 2
+
+        def is_likely(rate: float) -> bool:
+            profile, _ = maximize(self.model, parameters, {place: rate}, _PROFILE_ITERATIONS)
+            return profile.log_likelihood > least
+
+        def limit(step: float, end: float) -> float:
+            inside, outside = fitted, fitted + step
+            while abs(outside - fitted) < abs(end - fitted) and is_likely(outside):
+                inside, outside = outside, outside + step
+            for _ in range(_PROFILE_POINTS):
+                middle = (inside + outside) / 2
+                inside, outside = (middle, outside) if is_likely(middle) else (inside, middle)
+            return math.log(2) / math.exp((inside + outside) / 2)
+
+        low = limit(_PROFILE_STEP, fastest)
+        if is_likely(slowest):
+            return Estimate(value=math.nan, low=low, high=math.inf)
+        return Estimate(value=math.log(2) / math.exp(fitted), low=low, high=limit(-_PROFILE_STEP, slowest))
+
+    def periods_of_waves(self) -> dict[int, Estimate]:
+        """Return the periods of all waves and their limits, by the curvature of the likelihood."""
+        parameters = Parameters(self.fit.blocks, self.steps)
+        vector = parameters.start
+        deviations = np.sqrt(covariance(self.model, parameters, vector).diagonal())
+        periods = {}
+        for block in self.waves:
+            place = parameters.places.index((block, "angle"))
+            turns, width = vector[place], _HALF_WIDTH * deviations[place]
+            low, high = self.steps / (turns + width), self.steps / max(turns - width, 1e-9)
+            periods[block] = Estimate(value=self.steps / turns, low=low, high=high)
+        return periods
+
+    def lines_of(self, period: float) -> list[int]:
+        """Return the harmonics of a calendar cycle."""
+        return self._lines(self.calendar)[period]
+
+    def shares(self, horizon: int, has_trend: bool) -> list[Estimate]:
+        """Return how much of the variation of the series each finding explains in forecasts of `horizon` steps.
+
+        The trend first, then calendar cycles, then waves. With y the series about its mean, f the forecasts and p a
+        finding's part of them, it is (2 <p, y> - <p, f>) / <y, y>: these sum to 1 - <y - f, y - f> / <y, y>.
+        """
+        columns = [slice(1, 2)] * has_trend + [self._columns(self.calendar, period) for period in self.calendar]
+        explained: list[list[Array]] = []
+        power: list[Array] = []
+        for index, states in enumerate(self.fit.filtered_states(_MAX_FILTERED)):
+            rows = self.model.rows(index)
+            y, x = self.model.table[rows, 0], self.model.table[rows, 1:]
+            observed = self.model.observed[rows]
+            y = np.where(observed, y - y[observed].mean(), 0.0)
+            effects = self.fit.effects[index]
+            fixed = [x[:, own] @ effects[own] for own in columns]
+            fixed = [part - part.mean() for part in fixed]
+            first, products, squares = len(y) // 5, [], []
+            ahead_of = self.fit.powers(horizon)  # (H, blocks, units)
+            for h in _thin(horizon):
+                now, later = slice(first, len(y) - h), slice(first + h, len(y))
+                blocks = states[now] * ahead_of[h - 1]  # (n, blocks, units)
+                each = blocks.sum(-1).T if len(self.fit.blocks) else np.zeros((0, len(y[now])))
+                parts = [part[later] for part in fixed] + [each[block] for block in self.waves]
+                rest = [each[block] for block in range(len(each)) if block not in self.waves]
+                seen = observed[later]
+                forecast = np.sum([*parts, *rest, np.zeros_like(y[later])], axis=0) * seen
+                pad = np.zeros(h - 1)
+                products.append([np.r_[(2 * y[later] - forecast) * part * seen, pad] for part in parts])
+                squares.append(np.r_[y[later] ** 2, pad])
+            size = min(map(len, squares))
+            explained.append([sum(row[i][:size] for row in products) for i in range(len(products[0]))])
+            power.append(sum(row[:size] for row in squares))
+        return [
+            _ratio(np.concatenate([own[i] for own in explained]), np.concatenate(power))
+            for i in range(len(explained[0]))
+        ]
+
+
+def _wald(fit: Filtered, columns: slice) -> float:
+    """Return the sum over series of the squared effects of some regressors, relative to their covariance."""
+    effects, spread = fit.effects[:, columns, None], fit.effect_covariance[:, columns, columns]
+    return float((effects * np.linalg.solve(spread, effects)).sum())
+
+
+def find(series: Sequence[Series], periods: Sequence[float], horizon: int) -> list[tuple[Finding, Array]]:
+    """Return the findings of series, each with its shape over the horizon: a basis (H, 1 or more)."""
+    columns = _recent_columns(series)
+    if not columns:
+        return []
+    search = Search([values for values, _ in columns], [position for _, position in columns], periods)
+    has_trend = search.trend_chance() < _ALPHA / 2
+    if not (search.waves or search.calendar or has_trend):
+        return []
+    kinds = ["trend"] * has_trend + ["calendar"] * len(search.calendar) + ["cycle"] * len(search.waves)
+    unknown, never = Estimate(value=math.nan, low=math.nan, high=math.nan), _exactly(math.inf)
+    waves = search.periods_of_waves()
+    of_period = [*[unknown] * has_trend, *map(_exactly, search.calendar), *waves.values()]
+    of_half_life = [*[never] * (len(kinds) - len(waves)), *(search.half_life(block) for block in waves)]
+    shares = search.shares(horizon, has_trend)
+    ahead = np.arange(1, horizon + 1)
+    findings = []
+    for kind, period, half_life, share in zip(kinds, of_period, of_half_life, shares, strict=True):
+        rate = 0.0 if kind != "cycle" or math.isnan(half_life.value) else math.log(2) / half_life.value
+        ks = search.lines_of(period.value) if kind == "calendar" else [1]
+        basis = [ahead] if kind == "trend" else []
+        if kind != "trend":
+            turns = [2 * math.pi * k / period.value * ahead for k in ks]
+            basis = [np.exp(-rate * ahead) * wave(turn) for turn in turns for wave in (np.cos, np.sin)]
+        finding = Finding(kind=kind, period=period, half_life=half_life, share_forecast=unknown, share_series=share)
+        findings.append((finding, np.column_stack(basis)))
+    return sorted(findings, key=lambda pair: -pair[0].share_series.value)
+
+
+def _exactly(value: float) -> Estimate:
+    return Estimate(value=value, low=value, high=value)
+
+
+def _recent_columns(series: Sequence[Series]) -> list[tuple[Array, int]]:
+    """Return channels of series at unit scale, NaN where not observed, and their positions: the ends of a sample."""
+    columns = []
+    total = sum(single.values.shape[1] for single in series)
+    steps = max(_MIN_STEPS, _MAX_STEPS // total)
+    longest = max(steps, _MAX_STEPS // _MAX_SERIES)
+    every = max(1, total * longest // _MAX_STEPS)
+    for index, (single, channel) in enumerate((s, c) for s in series for c in range(s.values.shape[1])):
+        if index % every:
+            continue
+        values = np.where(single.observed[:, channel], single.values[:, channel], np.nan)[-longest:]
+        seen = values[np.isfinite(values)]
+        scale = seen.std() if len(seen) else 0.0
+        if len(seen) >= _MIN_STEPS and scale > 1e-9 * abs(seen).max():
+            columns.append(((values - seen.mean()) / scale, single.end - len(values)))
+    return columns
+
+
+def forecast_shares(forecasts: Array, bases: Sequence[Array]) -> list[Estimate]:
+    """Return the shares of findings in the movement of forecasts (N, H), on which their shapes are fitted."""
+    moves = forecasts - forecasts.mean(axis=1, keepdims=True)
+    centred = [basis - basis.mean(axis=0) for basis in bases]
+    design = np.column_stack(centred) if centred else np.zeros((forecasts.shape[1], 0))
+    ridge = _RIDGE * np.trace(design.T @ design) / max(1, design.shape[1]) * np.eye(design.shape[1])
+    weights = np.linalg.lstsq(design.T @ design + ridge, design.T @ moves.T, rcond=None)[0]  # (columns, N)
+    edges = np.cumsum([0, *(basis.shape[1] for basis in bases)])
+    total = (moves**2).sum(1)
+    parts = [centred[i] @ weights[edges[i] : edges[i + 1]] for i in range(len(bases))]
+    return [_ratio((part.T * moves).sum(1), total) for part in parts]
+
+
+def _ratio(above: Array, below: Array) -> Estimate:
+    """Return the ratio of two sums over origins and its limits, by leaving out stretches of them (jackknife)."""
+    if not below.sum() > 0:
+        return Estimate(value=math.nan, low=math.nan, high=math.nan)
+    groups = np.array_split(np.arange(len(above)), min(_STRETCHES, len(above)))
+    value = float(above.sum() / below.sum())
+    if len(groups) < 2:
+        return Estimate(value=value, low=math.nan, high=math.nan)
+    left = np.array([(above.sum() - above[g].sum()) / max(below.sum() - below[g].sum(), 1e-300) for g in groups])
+    from scipy.special import stdtrit
+
+    spread = math.sqrt((len(groups) - 1) / len(groups) * float(((left - left.mean()) ** 2).sum()))
+    width = float(stdtrit(len(groups) - 1, (1 + LEVEL / 100) / 2)) * spread
+    return Estimate(value=value, low=max(value - width, min(0.0, value)), high=min(value + width, max(1.0, value)))
+
+
+def _thin(horizon: int) -> list[int]:
+    """Return steps ahead, evenly spread over the horizon."""
+    return sorted({round(h) for h in np.linspace(1, horizon, min(horizon, _HORIZON_POINTS))})
