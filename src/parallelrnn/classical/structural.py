@@ -10,7 +10,7 @@ the regressors (restricted likelihood).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -82,7 +82,7 @@ class Structural:
     @property
     def effects(self) -> int:
         """The number of regressors."""
-        return self.table.shape[1] - 1
+        return int(self.table.shape[1]) - 1
 
     def log_likelihood(self, blocks: Sequence[Block]) -> float:
         """Return the restricted log likelihood, up to a constant; -inf where the noise cannot be estimated."""
@@ -148,8 +148,7 @@ class Filtered:
         moments = self._moments
         if not self.model.effects:
             return np.zeros((len(moments), 0))
-        solved: Array = np.linalg.solve(moments[:, 1:, 1:], moments[:, 1:, :1])[..., 0]
-        return solved
+        return np.asarray(np.linalg.solve(moments[:, 1:, 1:], moments[:, 1:, :1])[..., 0])
 
     @property
     def effect_covariance(self) -> Array:
@@ -244,18 +243,18 @@ class Filtered:
 class Parameters:
     """The blocks of a model as one vector: log variances, log rates, and angles in turns over the series.
 
-    Rates of levels are zero, and the angles of decays stay as they are. `slowest` holds lower limits of rates by block.
+    Rates of levels are zero, and the angles of decays stay as they are. `least_rate` gives the lower limit of the rate
+    of the last block, a wave, by its angle.
     """
 
-    def __init__(self, blocks: Sequence[Block], steps: int, fastest_ratio: dict[int, float] | None = None) -> None:
-        self.blocks, self.steps = tuple(blocks), steps
+    def __init__(self, blocks: Sequence[Block], steps: int, least_rate: Callable[[float], float] | None = None) -> None:
+        self.blocks, self.steps, self.least_rate = tuple(blocks), steps, least_rate
         self.places = [
             (index, name)
             for index, block in enumerate(blocks)
             for name in ("variance", "rate", "angle")
             if name == "variance" or (block.rate > 0 and (name == "rate" or block.size == 2))
         ]
-        self.ratios = fastest_ratio or {}
 
     @property
     def start(self) -> Array:
@@ -279,9 +278,8 @@ class Parameters:
         for (index, name), value in zip(self.places, free, strict=True):
             changed[index][name] = 2 * math.pi * value / self.steps if name == "angle" else math.exp(value)
         blocks = [replace(block, **values) for block, values in zip(self.blocks, changed, strict=True)]
-        for index, ratio in self.ratios.items():  # waves that have to fade within so many turns
-            least = math.log(2) * blocks[index].angle / (2 * math.pi * ratio)
-            blocks[index] = replace(blocks[index], rate=max(blocks[index].rate, least))
+        if self.least_rate is not None:
+            blocks[-1] = replace(blocks[-1], rate=max(blocks[-1].rate, self.least_rate(blocks[-1].angle)))
         return tuple(blocks)
 
     def _to_free(self, name: str, value: float) -> float:

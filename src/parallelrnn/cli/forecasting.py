@@ -184,7 +184,10 @@ def explain(
     if as_json:
         modes = json.loads(explanation.modes.to_frame().to_json(orient="records"))
         features = json.loads(explanation.features.to_frame().to_json(orient="records"))
-        typer.echo(json.dumps({"modes": modes, "features": features}))
+        findings = None
+        if explanation.reading is not None:
+            findings = json.loads(explanation.findings.to_json(orient="records"))
+        typer.echo(json.dumps({"findings": findings, "modes": modes, "features": features}))
         return
     _print(explanation.summary(most))
     _print(explanation.features.summary(most))

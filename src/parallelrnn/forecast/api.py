@@ -35,6 +35,7 @@ from parallelrnn.forecast.data import (
     warn_user,
 )
 from parallelrnn.forecast.decomposition import Explanation
+from parallelrnn.forecast.findings import read_findings
 from parallelrnn.forecast.fitting import fit_panel
 from parallelrnn.forecast.frequency import Grid
 from parallelrnn.forecast.missing import MISSING
@@ -180,6 +181,7 @@ class Forecaster:
     progress: bool | None = None
     _state: ForecasterState | None = field(default=None, init=False, repr=False)
     _backend: Any = field(default="pandas", init=False, repr=False)
+    _fitted_series: tuple[Series, ...] = field(default=(), init=False, repr=False)  # until findings are read from them
 
     def __post_init__(self) -> None:
         for name, minimum in _MINIMUM.items():
@@ -241,7 +243,7 @@ class Forecaster:
             directory = Checkpoint(directory=Path(checkpoint), fingerprint=digest, resume=resume)
         elif resume:
             raise ArgumentError("there is no checkpoint to resume from", argument="resume", hint="give {checkpoint}")
-        self._state = fit_panel(self, panel, val_size, directory)
+        self._state, self._fitted_series = fit_panel(self, panel, val_size, directory), panel.series
         warn_short_series(panel.series)
         self._backend = as_frame(df).implementation.value
         return self
@@ -309,13 +311,13 @@ class Forecaster:
         return state.frame(rows, as_frame(df).implementation)
 
     def explain(self, futr_df: Any = None) -> Explanation:
-        """Return the cycles of forecasts with their shares, how the model remembers, and the current components.
+        """Return what the data show, the parts of forecasts, how the model remembers, and the current components.
 
         Where covariates are known ahead, the components of the current forecast need `futr_df`, as in `predict`.
         """
-        state = self._fitted()
+        state = self._read()
         if state.columns.future and futr_df is None:
-            return state.explain(None, None)
+            return state.explain(None, None, self._backend)
         dataset = self._dataset(None, futr_df)
         return self._explanation(dataset, *state.forecast(dataset, dataset.last))
 
@@ -331,8 +333,8 @@ class Forecaster:
         return plot_forecast(state, dataset, name, levels, ax)
 
     def report(self, path: str | Path, title: str = "What this forecast is made of", futr_df: Any = None) -> Path:
-        """Write an HTML page about the forecast and its cycles, and return its path."""
-        state, dataset = self._fitted(), self._dataset(None, futr_df)
+        """Write an HTML page about the forecast and what the data show, and return its path."""
+        state, dataset = self._read(), self._dataset(None, futr_df)
         if not is_first():
             return Path(path)
         levels = state.default_levels()
@@ -342,7 +344,7 @@ class Forecaster:
 
     def save(self, path: str | Path) -> Path:
         """Write what was learned to a directory; of several processes, only the first writes."""
-        state = self._fitted()
+        state = self._read()
         return save(path, self, state, str(self._backend)) if is_first() else Path(path)
 
     @classmethod
@@ -416,7 +418,8 @@ class Forecaster:
         state = self._fitted()
         components = state.components(dataset, dataset.last, encoded)
         columns = {"yhat": columns["yhat"]} | components.columns(state.grid.step)
-        return state.explain(components, state.frame([state.rows(dataset, dataset.last, columns)], self._backend))
+        table = state.frame([state.rows(dataset, dataset.last, columns)], self._backend)
+        return state.explain(components, table, self._backend)
 
     def _fingerprint(self, panel: Panel, val_size: int | None) -> str:
         """Return a fingerprint of all that decides how training goes."""
@@ -424,6 +427,14 @@ class Forecaster:
         names = [(series.name, series.position) for series in panel.series]
         tables = [(s.values, s.observed, s.past, s.future, s.static) for s in panel.series]
         return fingerprint([arguments, val_size, panel.grid, names], itertools.chain.from_iterable(tables))
+
+    def _read(self) -> ForecasterState:
+        """Return the fitted state with its findings, which are looked for when they are first needed."""
+        state = self._fitted()
+        if self._fitted_series:
+            findings = read_findings(state, self._fitted_series)
+            self._state, self._fitted_series = dataclasses.replace(state, findings=findings), ()
+        return self._fitted()
 
     def _fitted(self) -> ForecasterState:
         if self._state is None:

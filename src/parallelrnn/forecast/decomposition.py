@@ -8,15 +8,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import narwhals as nw
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from parallelrnn.errors import InputError
 from parallelrnn.forecast.data import Array
 from parallelrnn.forecast.model import EncodedWindows, Network
 from parallelrnn.forecast.windows import SeriesScaler
 from parallelrnn.interpret.display import Step, Summary, format_share
 from parallelrnn.interpret.features import Features, recurrence_features
+from parallelrnn.interpret.findings import Findings
 from parallelrnn.interpret.modes import CALENDAR, RECENT, ForecastModes, Mode, eigenvalues_of, shares_of_parts
 from parallelrnn.nn import WaveDecoder
 from parallelrnn.nn.encoder import TransformerEncoder
@@ -28,16 +31,27 @@ class Explanation:
 
     `modes` are the cycles and trends of its forecasts; `features` describe how it remembers, which is not the same;
     `components` is a table of the current forecast and its components, or None where that needs covariates that were
-    not given.
+    not given; `reading` holds what the data show beyond noise, None in models that were saved without it.
     """
 
     modes: ForecastModes
     features: Features
     components: Any
+    reading: Findings | None = None
+    backend: Any = "pandas"
+
+    @property
+    def findings(self) -> Any:
+        """A table with a row for each finding, in steps, with 90 % intervals; empty where the data show none."""
+        if self.reading is None:
+            problem = "this model was saved without findings"
+            raise InputError(problem, hint="fit it again, or read `modes`, which describe the model alone")
+        return nw.to_native(nw.from_dict(self.reading.columns(), backend=self.backend))
 
     def summary(self, most: int = 5) -> Summary:
-        """Return the most important modes, for the terminal."""
-        return self.modes.summary(most)
+        """Return the findings and the most important modes, for the terminal."""
+        modes = self.modes.summary(most)
+        return modes if self.reading is None else Summary(f"{self.reading.display(most).text()}\n\n{modes}")
 
 
 @dataclass(frozen=True)

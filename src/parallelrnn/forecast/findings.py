@@ -9,22 +9,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+import torch
 
 from parallelrnn.classical.structural import Block, Filtered, Parameters, Structural, covariance, maximize
 from parallelrnn.forecast.data import Array, Series
 from parallelrnn.forecast.seasonality import harmonics
+from parallelrnn.forecast.state import ForecasterState
+from parallelrnn.interpret.findings import LEVEL, Finding, Findings
+from parallelrnn.interpret.uncertainty import Interval
 
-KINDS = ("level", "trend", "calendar", "cycle", "decay")
-NUMBERS = ("period", "half_life", "share_forecast", "share_series")
-LEVEL = 90.0  # per cent, of all intervals
-_ALPHA = 0.01  # of false alarms, for each of trends, calendar cycles and waves
+_ALPHA = 0.01  # of false alarms among waves
+_ALPHA_CALENDAR = 0.005  # among calendar cycles
+_ALPHA_TREND = 0.002  # among trends; a level that wanders drifts more often than its likelihood has it
 _LEAST_TURNS = 3  # of a wave, that the data must hold
 _VISIBLE = 0.15  # half-life over period, below which a wave is a decay to the eye: 1 % is left after a turn
+_SHORT_MEMORY = 4.0  # steps; waves of shorter half-lives stand for moving averages and the like
 _MAX_BLOCKS = 6  # waves and calendar cycles that are looked for
 _STARTS = 2  # waves that are tried at a time
 _LEAST_GAIN = 3.0  # of log likelihood, as the spectrum has it, for a wave to be tried
@@ -46,47 +49,6 @@ _PROFILE_STEP = 1.0  # of a log half-life, by which its limits are looked for
 _PROFILE_ITERATIONS = 8
 
 
-@dataclass(frozen=True, kw_only=True)
-class Estimate:
-    """A number between the limits of its 90 % interval; NaN if the data do not determine it."""
-
-    value: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Finding:
-    """A trend, calendar cycle, cycle, level or decay that the data show."""
-
-    kind: str  # one of KINDS
-    period: Estimate  # in steps; NaN where there is none
-    half_life: Estimate  # in steps
-    share_forecast: Estimate  # of the movement of forecasts
-    share_series: Estimate  # of the variation of the series, at the horizon
-
-
-@dataclass(frozen=True)
-class Findings(Sequence[Finding]):
-    """The findings of a series or panel, those that explain most first."""
-
-    rows: tuple[Finding, ...]
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self.rows[index]
-
-    def columns(self) -> dict[str, list[Any]]:
-        """Return the columns of a table with a row for each finding."""
-        table: dict[str, list[Any]] = {"kind": [row.kind for row in self.rows]}
-        for name in NUMBERS:
-            for suffix, part in (("", "value"), (f"-lo-{LEVEL:.0f}", "low"), (f"-hi-{LEVEL:.0f}", "high")):
-                table[name + suffix] = [getattr(getattr(row, name), part) for row in self.rows]
-        return table
-
-
 class Search:
     """The search for findings in series (T,) that share their dynamics, NaN where nothing was observed."""
 
@@ -104,7 +66,7 @@ class Search:
             wave, chance = self._best_wave()
             calendar = {period: self._with_calendar(period) for period in candidates if period not in self.calendar}
             best = min(calendar, key=lambda period: calendar[period][1], default=None)
-            if best is not None and calendar[best][1] * len(candidates) < min(_ALPHA, max(chance, 1e-300)):
+            if best is not None and calendar[best][1] * len(candidates) < min(_ALPHA_CALENDAR, max(chance, 1e-300)):
                 self.calendar = tuple(sorted((*self.calendar, best)))
                 self.model, self.fit = self._model(self.calendar), calendar[best][0]
             elif chance < _ALPHA:
@@ -136,9 +98,9 @@ class Search:
         for own, ks in self._lines(calendar).items():
             stop = start + sum(1 if 2 * k == own else 2 for k in ks)
             if own == period:
-                break
+                return slice(start, stop)
             start = stop
-        return slice(start, stop)
+        raise LookupError(period)
 
     def _refit(self, model: Structural, blocks: Sequence[Block], **options: Any) -> tuple[Filtered, Array]:
         return maximize(model, Parameters(blocks, self.steps, **options))
@@ -182,27 +144,23 @@ class Search:
             means = (sums[points:] - sums[:-points]) / points
             gains = np.where(means > 1, width * len(parts) * (means - 1 - np.log(np.maximum(means, 1.0))), 0.0)
             best = int(gains.argmax())
-            found.append((float(gains[best]), best + points // 2, float(means[best]), width))
+            found.append((float(gains[best]), best + points // 2, float(means[best]), float(width)))
         found.sort(reverse=True)
         blocks: list[Block] = []
-        for gain, place, mean, width in found:
-            angle = float(angles[min(max(place, lowest), len(angles) - 2)])
-            if (
-                gain > _LEAST_GAIN
-                and len(blocks) < _STARTS
-                and all(abs(angle - b.angle) > 0.02 * angle or width > 2 * self.steps * b.rate for b in blocks)
-            ):
-                variance = max(1e-3, 2 * (mean - 1) * width / self.steps * float(density[place]))
-                blocks.append(Block(variance=variance, rate=max(width, 0.1) / self.steps, angle=angle))
+        for gain, place, mean, lines in found:
+            angle, rate = float(angles[min(max(place, lowest), len(angles) - 2)]), lines / self.steps
+            is_new = all(abs(angle - block.angle) > 0.02 * angle or rate > 2 * block.rate for block in blocks)
+            if gain > _LEAST_GAIN and len(blocks) < _STARTS and is_new:
+                variance = max(1e-3, 2 * (mean - 1) * rate * float(density[place]))
+                blocks.append(Block(variance=variance, rate=rate, angle=angle))
         return blocks
 
     def _is_visible(self, fit: Filtered) -> bool:
         """Return whether the last wave of a fit is likelier than any that fades within a turn."""
-        last = len(fit.blocks) - 1
-        wave = fit.blocks[last]
-        if math.log(2) / wave.rate < _VISIBLE * 2 * math.pi / wave.angle:
+        wave = fit.blocks[-1]
+        if wave.rate >= _faded_rate(wave.angle):
             return False
-        faded = self._refit(self.model, fit.blocks, fastest_ratio={last: _VISIBLE})[0]
+        faded, _ = self._refit(self.model, fit.blocks, least_rate=_faded_rate)
         return fit.log_likelihood - faded.log_likelihood > math.log(1 / _ALPHA)
 
     def trend_chance(self) -> float:
@@ -211,7 +169,7 @@ class Search:
 
         return float(chi2.sf(_wald(self.fit, slice(1, 2)), len(self.series)))
 
-    def half_life(self, block: int) -> Estimate:
+    def half_life(self, block: int) -> Interval:
         """Return the half-life of a wave or decay and its limits, by the profile of the likelihood."""
         parameters = Parameters(self.fit.blocks, self.steps)
         place = parameters.places.index((block, "rate"))
@@ -233,10 +191,10 @@ class Search:
 
         low = limit(_PROFILE_STEP, fastest)
         if is_likely(slowest):
-            return Estimate(value=math.nan, low=low, high=math.inf)
-        return Estimate(value=math.log(2) / math.exp(fitted), low=low, high=limit(-_PROFILE_STEP, slowest))
+            return Interval(math.nan, low, math.inf)
+        return Interval(math.log(2) / math.exp(fitted), low, limit(-_PROFILE_STEP, slowest))
 
-    def periods_of_waves(self) -> dict[int, Estimate]:
+    def periods_of_waves(self) -> dict[int, Interval]:
         """Return the periods of all waves and their limits, by the curvature of the likelihood."""
         parameters = Parameters(self.fit.blocks, self.steps)
         vector = parameters.start
@@ -246,14 +204,14 @@ class Search:
             place = parameters.places.index((block, "angle"))
             turns, width = vector[place], _HALF_WIDTH * deviations[place]
             low, high = self.steps / (turns + width), self.steps / max(turns - width, 1e-9)
-            periods[block] = Estimate(value=self.steps / turns, low=low, high=high)
+            periods[block] = Interval(self.steps / turns, low, high)
         return periods
 
     def lines_of(self, period: float) -> list[int]:
         """Return the harmonics of a calendar cycle."""
         return self._lines(self.calendar)[period]
 
-    def shares(self, horizon: int, has_trend: bool) -> list[Estimate]:
+    def shares(self, horizon: int, has_trend: bool) -> list[Interval]:
         """Return how much of the variation of the series each finding explains in forecasts of `horizon` steps.
 
         The trend first, then calendar cycles, then waves. With y the series about its mean, f the forecasts and p a
@@ -286,10 +244,13 @@ class Search:
             size = min(map(len, squares))
             explained.append([sum(row[i][:size] for row in products) for i in range(len(products[0]))])
             power.append(sum(row[:size] for row in squares))
-        return [
-            _ratio(np.concatenate([own[i] for own in explained]), np.concatenate(power))
-            for i in range(len(explained[0]))
-        ]
+        total = np.concatenate(power)
+        return [_ratio(np.concatenate(own), total) for own in zip(*explained, strict=True)]
+
+
+def _faded_rate(angle: float) -> float:
+    """Return the rate from which on a wave of this angle is short memory, not a cycle."""
+    return math.log(2) / max(_VISIBLE * 2 * math.pi / angle, _SHORT_MEMORY)
 
 
 def _wald(fit: Filtered, columns: slice) -> float:
@@ -298,37 +259,60 @@ def _wald(fit: Filtered, columns: slice) -> float:
     return float((effects * np.linalg.solve(spread, effects)).sum())
 
 
+def read_findings(state: ForecasterState, series: Sequence[Series]) -> Findings:
+    """Return what series show, and how much of that the forecasts of a fitted state contain."""
+    found = find(series, state.periods, state.horizon)
+    dataset, origins = state.dataset(series), state.sample_origins
+    windows = torch.from_numpy(origins - np.array([(0, series[index].position) for index in origins[:, 0]]))
+    forecasts = state.forecast(dataset, windows)[0]["yhat"]  # (N, H, C)
+    ahead = np.arange(state.horizon)
+    actual, scaled = np.full_like(forecasts, np.nan), np.zeros_like(forecasts)
+    for row, (index, start) in enumerate(windows.tolist()):
+        own, scaler = series[index], state.scalers[index]
+        seen = ahead[start + ahead < len(own)]
+        values = np.where(own.observed[start + seen], own.values[start + seen], np.nan)
+        actual[row, seen] = (values - scaler.mean) / scaler.scale
+        scaled[row] = (forecasts[row] - scaler.mean) / scaler.scale
+    squares = np.nansum(actual**2)
+    explained = float(1 - np.nansum((actual - scaled) ** 2) / squares) if squares > 0 else math.nan
+    flat = scaled.transpose(0, 2, 1).reshape(-1, state.horizon)
+    shares = forecast_shares(flat, [basis for _, basis in found])
+    rows = tuple(replace(finding, share_forecast=share) for (finding, _), share in zip(found, shares, strict=True))
+    count = sum(single.values.shape[1] for single in series)
+    return Findings(rows=rows, explained=explained, time=state.grid.step, horizon=state.horizon, series=count)
+
+
 def find(series: Sequence[Series], periods: Sequence[float], horizon: int) -> list[tuple[Finding, Array]]:
     """Return the findings of series, each with its shape over the horizon: a basis (H, 1 or more)."""
     columns = _recent_columns(series)
     if not columns:
         return []
     search = Search([values for values, _ in columns], [position for _, position in columns], periods)
-    has_trend = search.trend_chance() < _ALPHA / 2
+    has_trend = search.trend_chance() < _ALPHA_TREND
     if not (search.waves or search.calendar or has_trend):
         return []
     kinds = ["trend"] * has_trend + ["calendar"] * len(search.calendar) + ["cycle"] * len(search.waves)
-    unknown, never = Estimate(value=math.nan, low=math.nan, high=math.nan), _exactly(math.inf)
+    unknown, never = Interval(math.nan, math.nan, math.nan), _exactly(math.inf)
     waves = search.periods_of_waves()
     of_period = [*[unknown] * has_trend, *map(_exactly, search.calendar), *waves.values()]
     of_half_life = [*[never] * (len(kinds) - len(waves)), *(search.half_life(block) for block in waves)]
     shares = search.shares(horizon, has_trend)
-    ahead = np.arange(1, horizon + 1)
+    ahead = np.arange(1.0, horizon + 1)
     findings = []
     for kind, period, half_life, share in zip(kinds, of_period, of_half_life, shares, strict=True):
-        rate = 0.0 if kind != "cycle" or math.isnan(half_life.value) else math.log(2) / half_life.value
-        ks = search.lines_of(period.value) if kind == "calendar" else [1]
+        rate = 0.0 if kind != "cycle" or math.isnan(half_life.estimate) else math.log(2) / half_life.estimate
+        ks = search.lines_of(period.estimate) if kind == "calendar" else [1]
         basis = [ahead] if kind == "trend" else []
         if kind != "trend":
-            turns = [2 * math.pi * k / period.value * ahead for k in ks]
+            turns = [2 * math.pi * k / period.estimate * ahead for k in ks]
             basis = [np.exp(-rate * ahead) * wave(turn) for turn in turns for wave in (np.cos, np.sin)]
         finding = Finding(kind=kind, period=period, half_life=half_life, share_forecast=unknown, share_series=share)
         findings.append((finding, np.column_stack(basis)))
-    return sorted(findings, key=lambda pair: -pair[0].share_series.value)
+    return sorted(findings, key=lambda pair: -pair[0].share_series.estimate)
 
 
-def _exactly(value: float) -> Estimate:
-    return Estimate(value=value, low=value, high=value)
+def _exactly(value: float) -> Interval:
+    return Interval(value, value, value)
 
 
 def _recent_columns(series: Sequence[Series]) -> list[tuple[Array, int]]:
@@ -349,7 +333,7 @@ def _recent_columns(series: Sequence[Series]) -> list[tuple[Array, int]]:
     return columns
 
 
-def forecast_shares(forecasts: Array, bases: Sequence[Array]) -> list[Estimate]:
+def forecast_shares(forecasts: Array, bases: Sequence[Array]) -> list[Interval]:
     """Return the shares of findings in the movement of forecasts (N, H), on which their shapes are fitted."""
     moves = forecasts - forecasts.mean(axis=1, keepdims=True)
     centred = [basis - basis.mean(axis=0) for basis in bases]
@@ -362,20 +346,20 @@ def forecast_shares(forecasts: Array, bases: Sequence[Array]) -> list[Estimate]:
     return [_ratio((part.T * moves).sum(1), total) for part in parts]
 
 
-def _ratio(above: Array, below: Array) -> Estimate:
+def _ratio(above: Array, below: Array) -> Interval:
     """Return the ratio of two sums over origins and its limits, by leaving out stretches of them (jackknife)."""
     if not below.sum() > 0:
-        return Estimate(value=math.nan, low=math.nan, high=math.nan)
+        return Interval(math.nan, math.nan, math.nan)
     groups = np.array_split(np.arange(len(above)), min(_STRETCHES, len(above)))
     value = float(above.sum() / below.sum())
     if len(groups) < 2:
-        return Estimate(value=value, low=math.nan, high=math.nan)
+        return Interval(value, math.nan, math.nan)
     left = np.array([(above.sum() - above[g].sum()) / max(below.sum() - below[g].sum(), 1e-300) for g in groups])
     from scipy.special import stdtrit
 
     spread = math.sqrt((len(groups) - 1) / len(groups) * float(((left - left.mean()) ** 2).sum()))
     width = float(stdtrit(len(groups) - 1, (1 + LEVEL / 100) / 2)) * spread
-    return Estimate(value=value, low=max(value - width, min(0.0, value)), high=min(value + width, max(1.0, value)))
+    return Interval(value, max(value - width, min(0.0, value)), min(value + width, max(1.0, value)))
 
 
 def _thin(horizon: int) -> list[int]:

@@ -89,6 +89,7 @@ def write_page(
         horizon=state.horizon,
         missing={} if len(explanation.modes) else {"modes": _NO_MODES},
         outlook=Outlook(tuple(past), tuple(future), bands),
+        findings=explanation.reading,
     )
     return write_text(path, page(reading))
 

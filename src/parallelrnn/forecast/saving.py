@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,8 @@ from parallelrnn.forecast.model import DECODERS, NORMALIZATIONS, EncodedWindows,
 from parallelrnn.forecast.seasonality import HARMONICS
 from parallelrnn.forecast.state import ForecasterState
 from parallelrnn.forecast.windows import CovariateScaler, Cycle, SeriesScaler
+from parallelrnn.interpret.findings import KINDS, NUMBERS, Finding, Findings
+from parallelrnn.interpret.uncertainty import Interval
 from parallelrnn.io import (
     Metadata,
     Tensors,
@@ -45,7 +48,7 @@ _ROWS = ("values", "observed", "past", "future")  # arrays with a row for each s
 _SCALES = ("mean", "scale", "integer_valued")
 _EXOG = ("past", "future", "static")
 _ENCODED = ("state", "level", "scale", "exog_effect")
-_INTEGERS = ("series.steps", "cycle.series", "sample.origins")
+_INTEGERS = ("series.steps", "cycle.series", "sample.origins", "findings.kind")
 # Arguments that the network has too; None leaves the choice to `fit`.
 _SHARED = (
     *("block_size", "cell", "decoder", "dropout", "gate"),
@@ -68,6 +71,8 @@ def save(path: str | Path, forecaster: Forecaster, state: ForecasterState, backe
         "history": state.history,
         "names": [_plain_name(series.name) for series in state.recent],
     }
+    findings = () if state.findings is None else state.findings.rows
+    numbers = [[dataclasses.astuple(getattr(finding, name)) for name in NUMBERS] for finding in findings]
     until = zip(state.recent, state.trained_until, strict=True)
     cycles = [(index, cycle) for index, scaler in enumerate(state.scalers) for cycle in scaler.cycles]
     waves = np.array([(cycle.cosines, cycle.sines) for _, cycle in cycles], dtype=np.float64)
@@ -81,7 +86,12 @@ def save(path: str | Path, forecaster: Forecaster, state: ForecasterState, backe
         "cycle.period": np.array([cycle.period for _, cycle in cycles], dtype=np.float64),
         "cycle.waves": waves.reshape(-1, 2, HARMONICS, state.network.config.channels),
         "sample.origins": state.sample_origins,
+        "findings.kind": np.array([KINDS.index(finding.kind) for finding in findings], dtype=np.int64),
+        "findings.numbers": np.array(numbers, dtype=np.float64).reshape(-1, len(NUMBERS), 3),
+        "findings.explained": np.array([math.nan if state.findings is None else state.findings.explained]),
     }
+    if state.findings is None:
+        arrays = {name: array for name, array in arrays.items() if not name.startswith("findings.")}
     tensors = {
         **{f"network.{name}": tensor for name, tensor in state.network.state_dict().items()},
         **{name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()},
@@ -129,6 +139,7 @@ def _build(cls: type[Forecaster], metadata: Metadata, tensors: Tensors) -> tuple
             "positions": bool((abs(steps) <= _MAX_POSITION).all()),
             "sample": len(arrays["sample.origins"]) > 0,
             "cycles": bool((arrays["cycle.period"] >= 2).all()),
+            "findings": all(0 <= kind < len(KINDS) for kind in arrays.get("findings.kind", ())),
         }
     )
     freq, origin = metadata["freq"], metadata["origin"]
@@ -162,8 +173,21 @@ def _build(cls: type[Forecaster], metadata: Metadata, tensors: Tensors) -> tuple
         sample_origins=arrays["sample.origins"],
         quantiles=None if forecaster.quantiles is None else tuple(forecaster.quantiles),
         history=tuple(metadata["history"]),
+        findings=_findings(arrays, grid, config.horizon, len(names) * config.channels),
     )
     return forecaster, state, str(metadata["backend"])
+
+
+def _findings(arrays: dict[str, Any], grid: Grid, horizon: int, series: int) -> Findings | None:
+    """Return what the series showed, None in a model that was saved without it."""
+    if "findings.kind" not in arrays:
+        return None
+    rows = tuple(
+        Finding(kind=KINDS[kind], **{name: Interval(*map(float, own)) for name, own in zip(NUMBERS, each, strict=True)})
+        for kind, each in zip(arrays["findings.kind"], arrays["findings.numbers"], strict=True)
+    )
+    (explained,) = arrays["findings.explained"].tolist()
+    return Findings(rows=rows, explained=explained, time=grid.step, horizon=horizon, series=series)
 
 
 def _check_metadata(
@@ -194,7 +218,7 @@ def _check_metadata(
             "targets": config.channels in (1, len(columns.targets)),
             "covariates": all(getattr(columns, name) == getattr(forecaster, f"{name}_covariates") for name in _EXOG),
             **{name: tensors[f"series.{name}"].shape[1] == getattr(config, name) for name in _EXOG},
-            "integers": all(tensors[name].dtype == torch.int64 for name in _INTEGERS),
+            "integers": all(tensors[name].dtype == torch.int64 for name in _INTEGERS if name in tensors),
         }
     )
 
@@ -203,7 +227,12 @@ def _shapes(config: NetworkConfig, count: int, tensors: Tensors) -> dict[str, tu
     """Return the shapes of all tensors but those of the network; `count` is the number of series."""
     channels, horizon, steps = config.channels, config.horizon, len(tensors["series.values"])
     cycles, sample = len(tensors["cycle.series"]), len(tensors["sample.origins"])
+    findings = {}
+    if "findings.kind" in tensors:
+        rows = len(tensors["findings.kind"])
+        findings = {"kind": (rows,), "numbers": (rows, len(NUMBERS), 3), "explained": (1,)}
     return {
+        **{f"findings.{name}": shape for name, shape in findings.items()},
         **{f"covariates.{name}": (2, getattr(config, name)) for name in _EXOG},
         **{f"series.{name}": (steps, channels) for name in ("values", "observed")},
         **{f"series.{name}": (steps, getattr(config, name)) for name in ("past", "future")},

@@ -22,6 +22,7 @@ from parallelrnn.forecast.frequency import Grid
 from parallelrnn.forecast.model import EncodedWindows, Network
 from parallelrnn.forecast.seasonality import fit_cycles
 from parallelrnn.forecast.windows import CovariateScaler, SeriesScaler, WindowDataset
+from parallelrnn.interpret.findings import Findings
 from parallelrnn.nn import WaveDecoder
 
 _DEFAULT_LEVELS = (95.0, 80.0)  # per cent
@@ -46,6 +47,7 @@ class ForecasterState:
     sample_origins: NDArray[np.int64]  # (B, 2), the series of each and the position where it begins
     quantiles: tuple[float, ...] | None
     history: tuple[dict[str, float], ...]  # of the training
+    findings: Findings | None = None  # what the series show, once it was looked for
 
     @property
     def horizon(self) -> int:
@@ -131,7 +133,7 @@ class ForecasterState:
         """Split forecasts into components, in the units of each series."""
         return decompose(self.network, encoded, dataset.scalers, dataset.origins(windows), self.median_index)
 
-    def explain(self, current: Components | None, table: Any) -> Explanation:
+    def explain(self, current: Components | None, table: Any, backend: Any) -> Explanation:
         """Explain forecasts by the sample; `current` are the components of the current ones, also in `table`."""
         origins, median = self.sample_origins, self.median_index
         sample = decompose(self.network, self.sample, self.scalers, origins, median, scaled=True)
@@ -139,7 +141,8 @@ class ForecasterState:
         if not isinstance(self.network.decoder, WaveDecoder):
             where = "calendar cycles only: a linear decoder has no modes"
         time = self.grid.step
-        return Explanation(sample.table(time, where, current), memory_features(self.network, time), table)
+        modes, features = sample.table(time, where, current), memory_features(self.network, time)
+        return Explanation(modes, features, table, self.findings, backend)
 
     def default_levels(self) -> tuple[float, ...]:
         """Return the levels to show where the user gives none, as far as the data support them; the widest first."""

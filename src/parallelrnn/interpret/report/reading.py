@@ -14,6 +14,7 @@ from parallelrnn.errors import ArgumentError, ArgumentTypeError, InputError
 from parallelrnn.interpret.contributions import Contributions, NoVariationError, contributions
 from parallelrnn.interpret.display import Step, count, optional
 from parallelrnn.interpret.features import Features, recurrence_features
+from parallelrnn.interpret.findings import Findings
 from parallelrnn.interpret.freerun import GrowingForecastsError, NoFixedPointError, NoFreeRunError
 from parallelrnn.interpret.layers import Layer, as_blocks, as_input, as_taken, fold_in, is_linear, time_first
 from parallelrnn.interpret.local import LocalDynamics, local_dynamics
@@ -77,6 +78,7 @@ class Reading:
     recent: int = 0  # steps at the end of the data, along which responses were measured
     missing: dict[str, str]
     outlook: Outlook | None = None  # of a forecaster
+    findings: Findings | None = None  # of a forecaster
 
 
 def read(

@@ -21,7 +21,8 @@ _MORE_THAN_ALL = 1.005  # a share that no longer rounds to 100 %
 
 def lead(reading: Reading) -> list[str]:
     """Return the first paragraphs of a page: the cycles, the memory, and how far both hold."""
-    return [text for text in (_cycles(reading), _memory(reading), _validity(reading)) if text]
+    first = [_cycles(reading)] if reading.findings is None else reading.findings.sentences()
+    return [text for text in (*first, _memory(reading), _validity(reading)) if text]
 
 
 def phrase(row: Row, time: Step, wave: str = "cycle") -> str:

@@ -1,0 +1,138 @@
+"""Findings: the trends, calendar cycles and cycles that data show beyond noise, each number with its interval."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from parallelrnn.interpret.display import Display, Step
+from parallelrnn.interpret.uncertainty import Interval
+
+KINDS = ("level", "trend", "calendar", "cycle", "decay")
+NUMBERS = ("period", "half_life", "share_forecast", "share_series")
+LEVEL = 90  # per cent, of all intervals
+_LIMITS = (("", "estimate"), (f"-lo-{LEVEL}", "low"), (f"-hi-{LEVEL}", "high"))
+_STRONG_SHARE = 0.05  # of the series, that a strong finding explains at least, at the lower limit
+_LITTLE = 0.1  # of the variation of a series: forecasts that explain less move little
+# What is said of a series, by the evidence.
+_SENTENCES = {
+    "strong": "The data show {what}. It explains {series} of the series' variation {ahead} and makes {forecast} of the "
+    "movement of forecasts.",
+    "weak": "There is also {what}, but it explains only {series} of the series' variation {ahead}; it makes {forecast} "
+    "of the movement of forecasts.",
+    "none": "No trend, calendar cycle or cycle stands out from noise in these data. What forecasts are made of is "
+    "listed below; none of it is a finding.",
+    "much": "Forecasts explain {explained} of the variation of {these} {ahead}, measured on data that training did not "
+    "see.",
+    "little": "Forecasts of {these} move little: they explain {explained} of the variation {ahead}, measured on data "
+    "that training did not see.",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """A trend, calendar cycle, cycle, level or decay that the data show."""
+
+    kind: str  # one of KINDS
+    period: Interval  # in steps; NaN where there is none
+    half_life: Interval  # in steps; NaN where the data determine no more than its lower limit
+    share_forecast: Interval  # of the movement of forecasts
+    share_series: Interval  # of the variation of the series, in forecasts up to the horizon
+
+    @property
+    def evidence(self) -> str:
+        """How much the finding matters: "strong" or "weak"."""
+        return "strong" if self.share_series.low >= _STRONG_SHARE else "weak"
+
+    def phrase(self, time: Step) -> str:
+        """Describe the finding, with intervals."""
+        if self.kind == "trend":
+            return "a linear trend"
+        if self.kind == "calendar":
+            return f"a cycle of {time.format(self.period.estimate)}, fixed by the calendar"
+        return f"a cycle of {self.period.format(time)} {_fate(self.half_life, time)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Findings(Sequence[Finding]):
+    """The findings of a series, or of a panel whose series share them; those that explain most come first."""
+
+    rows: tuple[Finding, ...]
+    explained: float  # of the variation of the series by all forecasts, out of sample
+    time: Step
+    horizon: int
+    series: int  # how many
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.rows[index]
+
+    def columns(self) -> dict[str, Any]:
+        """Return the columns of a table with a row for each finding, in steps."""
+        table: dict[str, Any] = {"kind": [row.kind for row in self.rows]}
+        for name in NUMBERS:
+            for suffix, part in _LIMITS:
+                values = [getattr(getattr(row, name), part) for row in self.rows]
+                table[name + suffix] = np.array(values, dtype=np.float64)
+        return table
+
+    def display(self, most: int = 20) -> Display:
+        """Return the findings as a table of at most `most` rows."""
+        rows = [
+            (
+                row.kind,
+                "-" if math.isnan(row.period.estimate) else _of_period(row, self.time),
+                _half_life(row, self.time),
+                row.share_series.format(),
+                row.share_forecast.format(),
+            )
+            for row in self.rows[:most]
+        ]
+        notes = [f"Intervals at {LEVEL} %." if rows else "No trend, calendar cycle or cycle stands out from noise."]
+        if not math.isnan(self.explained):
+            notes.append(
+                f"All forecasts explain {max(0.0, self.explained):.0%} of the series' variation over the next "
+                f"{self.time.format(self.horizon)}, out of sample."
+            )
+        names = ("kind", "period", "half-life", "share of series", "share of forecast")
+        return Display("Findings (what the data show)", names, rows, notes)
+
+    def sentences(self) -> list[str]:
+        """Return what there is to say of the series, in words that follow the evidence."""
+        ahead = f"over the next {self.time.format(self.horizon)}"
+        these = "this series" if self.series == 1 else f"these {self.series} series"
+        texts = []
+        if not math.isnan(self.explained):
+            key = "little" if self.explained < _LITTLE else "much"
+            explained = "nothing" if self.explained < 0.005 else f"{self.explained:.0%}"
+            texts.append(_SENTENCES[key].format(these=these, explained=explained, ahead=ahead))
+        if not self.rows:
+            return [*texts, _SENTENCES["none"]]
+        for row in sorted(self.rows, key=lambda row: row.evidence):  # strong ones first
+            shares = {"series": row.share_series.format(), "forecast": row.share_forecast.format()}
+            texts.append(_SENTENCES[row.evidence].format(what=row.phrase(self.time), ahead=ahead, **shares))
+        return texts
+
+
+def _of_period(row: Finding, time: Step) -> str:
+    return time.format(row.period.estimate) if row.kind == "calendar" else row.period.format(time)
+
+
+def _half_life(row: Finding, time: Step) -> str:
+    if row.kind != "cycle":
+        return "-"
+    if math.isnan(row.half_life.estimate):
+        return f"not determined, > {time.format(row.half_life.low)}"
+    return row.half_life.format(time)
+
+
+def _fate(half_life: Interval, time: Step) -> str:
+    if math.isnan(half_life.estimate):
+        return f"whose half-life is longer than {time.format(half_life.low)}: not determined by these data"
+    return f"that fades with a half-life of {half_life.format(time)}"
