@@ -47,6 +47,7 @@ _HALF_WIDTH = 1.6449  # of a 90 % interval of a normal distribution, in deviatio
 _PROFILE_POINTS = 6  # bisections of a limit of a half-life
 _PROFILE_STEP = 1.0  # of a log half-life, by which its limits are looked for
 _PROFILE_ITERATIONS = 8
+_ENDLESS = 10  # lengths of the series; longer half-lives are not told from endless ones
 
 
 class Search:
@@ -173,7 +174,8 @@ class Search:
         """Return the half-life of a wave or decay and its limits, by the profile of the likelihood."""
         parameters = Parameters(self.fit.blocks, self.steps)
         place = parameters.places.index((block, "rate"))
-        fitted, (slowest, fastest) = parameters.start[place], parameters.bounds[place]
+        fitted, fastest = parameters.start[place], parameters.bounds[place][1]
+        slowest = math.log(math.log(2) / (_ENDLESS * self.steps))
         least = self.fit.log_likelihood - _HALF_WIDTH**2 / 2
 
         def is_likely(rate: float) -> bool:
@@ -190,7 +192,7 @@ class Search:
             return math.log(2) / math.exp((inside + outside) / 2)
 
         low = limit(_PROFILE_STEP, fastest)
-        if is_likely(slowest):
+        if fitted <= slowest or is_likely(slowest):
             return Interval(math.nan, low, math.inf)
         return Interval(math.log(2) / math.exp(fitted), low, limit(-_PROFILE_STEP, slowest))
 
