@@ -22,7 +22,10 @@ from parallelrnn.errors import ArgumentError
 Array = NDArray[np.float64]
 _MIN_RATE = 1e-4  # per length of the series: slower cannot be told from never fading
 _MAX_RATE = 3.0
+_LEAST_NOISE = 1e-8  # of the variance of a series
 _VARIANCES = (1e-8, 1e8)  # relative to the noise
+_TOLERANCE = 1e-5  # of the log likelihood, relative to its size
+_IMPOSSIBLE = 1e10  # the cost of parameters without a likelihood
 _DIFFERENCE = 1e-5  # of parameters, in numerical gradients
 _CURVATURE_STEP = 1e-2  # of parameters, in numerical Hessians
 
@@ -74,6 +77,7 @@ class Structural:
         self._first = np.concatenate([[0], np.cumsum(self.lengths)[:-1]])
         self._last = np.cumsum(self.lengths) - 1
         self.counts = np.add.reduceat(self.observed.astype(float), self._first)
+        self.least_noise = _LEAST_NOISE * np.array([np.nanvar(values) for values in series])
 
     def rows(self, series: int) -> slice:
         """Return the rows of `table` that belong to a series."""
@@ -85,8 +89,12 @@ class Structural:
         return int(self.table.shape[1]) - 1
 
     def log_likelihood(self, blocks: Sequence[Block]) -> float:
-        """Return the restricted log likelihood, up to a constant; -inf where the noise cannot be estimated."""
-        return Filtered(self, tuple(blocks)).log_likelihood
+        """Return the restricted log likelihood, up to a constant; -inf where rounding leaves none."""
+        try:
+            value = Filtered(self, tuple(blocks)).log_likelihood
+        except np.linalg.LinAlgError:
+            return -math.inf
+        return value if math.isfinite(value) else -math.inf
 
 
 @dataclass(frozen=True)
@@ -157,21 +165,25 @@ class Filtered:
         return covariance
 
     @cached_property
-    def noise(self) -> Array:
-        """The variance of the noise of each series (S,)."""
+    def _left(self) -> Array:
+        """The weighted sum of squares that blocks and regressors leave of each series (S,)."""
         moments = self._moments
-        left = moments[:, 0, 0] - (moments[:, 0, 1:] * self.effects).sum(1)
-        variance: Array = left / (self.model.counts - self.model.effects)
-        return variance
+        left: Array = moments[:, 0, 0] - (moments[:, 0, 1:] * self.effects).sum(1)
+        return left
+
+    @cached_property
+    def noise(self) -> Array:
+        """The variance of the noise of each series (S,), no smaller than what rounding leaves."""
+        freedom = self.model.counts - self.model.effects
+        return np.asarray(np.maximum(self._left / freedom, self.model.least_noise))
 
     @cached_property
     def log_likelihood(self) -> float:
         """The restricted log likelihood, up to a constant."""
         freedom = self.model.counts - self.model.effects
-        if not (self.noise > 0).all():
-            return -math.inf
         effects = float(np.linalg.slogdet(self._moments[:, 1:, 1:])[1].sum()) if self.model.effects else 0.0
-        return -0.5 * (float(freedom @ np.log(self.noise)) + self._solved[0] + effects)
+        fit = float((freedom * np.log(self.noise) + self._left / self.noise - freedom).sum())
+        return -0.5 * (fit + self._solved[0] + effects)
 
     @cached_property
     def residuals(self) -> Array:
@@ -298,11 +310,7 @@ def maximize(
     free = [place for place in range(len(start)) if place not in (fixed or {})]
 
     def cost(vector: Array) -> float:
-        try:
-            value = -model.log_likelihood(parameters.to_blocks(vector))
-        except np.linalg.LinAlgError:
-            value = math.inf
-        return value if math.isfinite(value) else 1e10
+        return min(-model.log_likelihood(parameters.to_blocks(vector)), _IMPOSSIBLE)
 
     def with_slope(vector: Array) -> tuple[float, Array]:
         now, slope = cost(vector), np.zeros(len(vector))
@@ -315,7 +323,7 @@ def maximize(
 
     if not len(start):
         return Filtered(model, parameters.blocks), start
-    options = {"maxiter": iterations, "ftol": 1e-8, "gtol": 1e-3}
+    options = {"maxiter": iterations, "ftol": _TOLERANCE, "gtol": 1e-2}
     result = minimize(with_slope, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
     return Filtered(model, parameters.to_blocks(result.x)), result.x
 
@@ -336,7 +344,7 @@ def covariance(model: Structural, parameters: Parameters, vector: Array) -> Arra
         for j in range(i):
             both = value(steps[i], steps[j]) - ahead[i] - ahead[j] + 2 * middle
             hessian[i, j] = hessian[j, i] = (both - back[i] - back[j] + value(-steps[i], -steps[j])) / 2
-    values, vectors = np.linalg.eigh(-hessian / _CURVATURE_STEP**2)
+    values, vectors = np.linalg.eigh(-np.nan_to_num(hessian, posinf=0.0, neginf=0.0) / _CURVATURE_STEP**2)
     inverse = (vectors / np.maximum(values, 1e-2)) @ vectors.T  # a flat direction is uncertain, not endless
     table = np.zeros((len(vector), len(vector)))
     table[np.ix_(free, free)] = inverse

@@ -28,9 +28,9 @@ _ALPHA_TREND = 0.002  # among trends; a level that wanders drifts more often tha
 _LEAST_TURNS = 3  # of a wave, that the data must hold
 _VISIBLE = 0.15  # half-life over period, below which a wave is a decay to the eye: 1 % is left after a turn
 _SHORT_MEMORY = 4.0  # steps; waves of shorter half-lives stand for moving averages and the like
-_MAX_BLOCKS = 6  # waves and calendar cycles that are looked for
+_MAX_BLOCKS = 5  # waves and calendar cycles that are looked for
 _STARTS = 2  # waves that are tried at a time
-_LEAST_GAIN = 3.0  # of log likelihood, as the spectrum has it, for a wave to be tried
+_LEAST_GAIN = 0.5  # as the spectrum has it, for a wave to be tried; relative to what a wave must gain
 _BACKGROUNDS = tuple(  # a level that wanders, and a decay, to start from
     (Block(variance=level, rate=0.0, angle=0.0), Block(variance=decay, rate=rate, angle=0.0))
     for level, decay, rate in ((1e-4, 1.0, 0.3), (1.0, 0.1, 1.0))
@@ -147,11 +147,12 @@ class Search:
             best = int(gains.argmax())
             found.append((float(gains[best]), best + points // 2, float(means[best]), float(width)))
         found.sort(reverse=True)
+        least = _LEAST_GAIN * math.log(self.steps / 2 / _ALPHA)
         blocks: list[Block] = []
         for gain, place, mean, lines in found:
             angle, rate = float(angles[min(max(place, lowest), len(angles) - 2)]), lines / self.steps
             is_new = all(abs(angle - block.angle) > 0.02 * angle or rate > 2 * block.rate for block in blocks)
-            if gain > _LEAST_GAIN and len(blocks) < _STARTS and is_new:
+            if gain > least and len(blocks) < _STARTS and is_new:
                 variance = max(1e-3, 2 * (mean - 1) * rate * float(density[place]))
                 blocks.append(Block(variance=variance, rate=rate, angle=angle))
         return blocks

@@ -21,7 +21,9 @@ _MORE_THAN_ALL = 1.005  # a share that no longer rounds to 100 %
 
 def lead(reading: Reading) -> list[str]:
     """Return the first paragraphs of a page: the cycles, the memory, and how far both hold."""
-    first = [_cycles(reading)] if reading.findings is None else reading.findings.sentences()
+    first = [_cycles(reading)]
+    if reading.findings is not None:
+        first = [*reading.findings.sentences(), "" if reading.modes is not None else reading.missing["modes"]]
     return [text for text in (*first, _memory(reading), _validity(reading)) if text]
 
 
