@@ -27,7 +27,7 @@ _ALPHA_CALENDAR = 0.005  # among calendar cycles
 _ALPHA_TREND = 0.002  # among trends; a level that wanders drifts more often than its likelihood has it
 _LEAST_TURNS = 3  # of a wave, that the data must hold
 _VISIBLE = 0.15  # half-life over period, below which a wave is a decay to the eye: 1 % is left after a turn
-_SHORT_MEMORY = 4.0  # steps; waves of shorter half-lives stand for moving averages and the like
+_SHORT_MEMORY = 3.0  # steps; waves of shorter half-lives stand for moving averages and the like
 _MAX_BLOCKS = 5  # waves and calendar cycles that are looked for
 _STARTS = 2  # waves that are tried at a time
 _LEAST_GAIN = 0.5  # as the spectrum has it, for a wave to be tried; relative to what a wave must gain
@@ -70,8 +70,9 @@ class Search:
             if best is not None and calendar[best][1] * len(candidates) < min(_ALPHA_CALENDAR, max(chance, 1e-300)):
                 self.calendar = tuple(sorted((*self.calendar, best)))
                 self.model, self.fit = self._model(self.calendar), calendar[best][0]
+                self._drop_waves_of_calendar()
             elif chance < _ALPHA:
-                if self._is_visible(wave):
+                if not self._is_of_calendar(wave.blocks[-1]) and self._is_visible(wave):
                     self.waves.append(len(wave.blocks) - 1)
                 self.fit = wave
             else:
@@ -117,6 +118,22 @@ class Search:
         count = (columns.stop - columns.start) * len(self.series)
         freedom = model.counts.sum() - model.effects * len(self.series) - len(fit.blocks)
         return fit, float(f.sf(statistic / count, count, max(1.0, freedom)))
+
+    def _is_of_calendar(self, wave: Block) -> bool:
+        """Return whether the series cannot tell a wave from a line of a calendar cycle, which may vary."""
+        return wave.size == 2 and any(self._is_of(period, wave) for period in self.calendar)
+
+    def _is_of(self, period: float, wave: Block) -> bool:
+        lines = [2 * math.pi * k / period for k in self._lines(self.calendar)[period]]
+        return any(abs(wave.angle - line) * self.steps <= 2 * math.pi for line in lines)
+
+    def _drop_waves_of_calendar(self) -> None:
+        """Remove waves that stood for a calendar cycle until it was there."""
+        blocks = self.fit.blocks
+        left = [index for index, block in enumerate(blocks) if not self._is_of_calendar(block)]
+        if len(left) < len(blocks):
+            self.waves = [left.index(index) for index in self.waves if index in left]
+            self.fit, _ = self._refit(self.model, [blocks[index] for index in left])
 
     def _best_wave(self) -> tuple[Filtered, float]:
         """Return the fit with the most likely further wave, and the chance that noise has one as likely."""
@@ -221,6 +238,14 @@ class Search:
         finding's part of them, it is (2 <p, y> - <p, f>) / <y, y>: these sum to 1 - <y - f, y - f> / <y, y>.
         """
         columns = [slice(1, 2)] * has_trend + [self._columns(self.calendar, period) for period in self.calendar]
+        blocks = self.fit.blocks
+        varying: list[list[int]] = [[]] * has_trend  # waves by which a calendar cycle changes
+        for period in self.calendar:
+            taken = [index for own in varying for index in own]
+            own = [i for i, block in enumerate(blocks) if block.size == 2 and self._is_of(period, block)]
+            varying.append([index for index in own if index not in taken])
+        assigned = [*self.waves, *(index for own in varying for index in own)]
+        others = [index for index in range(len(blocks)) if index not in assigned]
         explained: list[list[Array]] = []
         power: list[Array] = []
         for index, states in enumerate(self.fit.filtered_states(_MAX_FILTERED)):
@@ -235,10 +260,10 @@ class Search:
             ahead_of = self.fit.powers(horizon)  # (H, blocks, units)
             for h in _thin(horizon):
                 now, later = slice(first, len(y) - h), slice(first + h, len(y))
-                blocks = states[now] * ahead_of[h - 1]  # (n, blocks, units)
-                each = blocks.sum(-1).T if len(self.fit.blocks) else np.zeros((0, len(y[now])))
-                parts = [part[later] for part in fixed] + [each[block] for block in self.waves]
-                rest = [each[block] for block in range(len(each)) if block not in self.waves]
+                each = (states[now] * ahead_of[h - 1]).sum(-1).T  # (blocks, n)
+                parts = [part[later] + each[own].sum(0) for part, own in zip(fixed, varying, strict=True)]
+                parts += [each[block] for block in self.waves]
+                rest = [each[block] for block in others]
                 seen = observed[later]
                 forecast = np.sum([*parts, *rest, np.zeros_like(y[later])], axis=0) * seen
                 pad = np.zeros(h - 1)
