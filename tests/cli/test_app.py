@@ -88,7 +88,8 @@ def test_version() -> None:
 @pytest.mark.parametrize("module", ["typer", "rich"])
 def test_without_typer_or_rich_it_says_what_to_install(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, module, None)
-    monkeypatch.delitem(sys.modules, "parallelrnn.cli.app")
+    for name in [name for name in sys.modules if name.startswith("parallelrnn.cli.")]:
+        monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(sys, "argv", ["parallelrnn", "forecast", "nowhere"])
     with pytest.raises(SystemExit, match=rf"{module}.*parallelrnn\[cli\]"):
         cli.main()

@@ -51,7 +51,7 @@ def make_series(values: Any, name: Any = "a", position: int = 0, **others: Any) 
 
 def make_dataset(lookback: int, horizon: int, *series: Series) -> WindowDataset:
     """Windows of series without covariates, at the scale that they have."""
-    scalers = [SeriesScaler(np.zeros(1), np.ones(1), (), np.zeros(1))] * len(series)
+    scalers = [SeriesScaler(np.zeros(1), np.ones(1), (), np.zeros(1), np.zeros(1))] * len(series)
     covariates = CovariateScaler.fit(series, [len(item) for item in series])
     return WindowDataset(series, scalers, covariates, lookback, horizon)
 

@@ -3,12 +3,14 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from parallelrnn import Forecaster
 from parallelrnn.errors import InputWarning, TableError
 from parallelrnn.forecast.conformal import Calibration, window_residuals
 from parallelrnn.forecast.state import order_quantiles
@@ -114,3 +116,13 @@ def test_residuals_are_nan_where_nothing_was_observed() -> None:
 @pytest.mark.parametrize(("median", "expected"), [(0, [2, 2, 2]), (1, [-2, -2, 0]), (2, [-2, -2, 0])])
 def test_quantiles_that_cross_give_way_to_the_median(median: int, expected: list[int]) -> None:
     assert order_quantiles(torch.tensor([2, -2, 0]), median).tolist() == expected
+
+
+def test_intervals_of_a_series_that_never_falls_below_zero_do_not_either() -> None:
+    stamps = pd.date_range("2020-01-01", periods=200, freq="D")
+    values = np.random.default_rng(0).standard_normal(200) ** 2
+    for shift in (0.0, 100.0, -1.0):
+        table = pd.DataFrame({"ds": stamps, "y": values + shift})
+        low = Forecaster(5, max_epochs=1, progress=False).fit(table).predict(level=[95])["yhat-lo-95"]
+        assert ((low - shift).max() < 0) == (shift != 0)
+        assert shift or (low == 0).any()

@@ -24,7 +24,7 @@ def series(length: int, position: int = 0, seed: int = 0) -> Series:
 def scaler(seed: int = 0) -> SeriesScaler:
     random = np.random.default_rng(seed)
     cycle = Cycle(7.0, random.standard_normal((2, 2)), random.standard_normal((2, 2)))
-    return SeriesScaler(random.standard_normal(2), 1 + random.random(2), (cycle,), np.zeros(2))
+    return SeriesScaler(random.standard_normal(2), 1 + random.random(2), (cycle,), np.zeros(2), np.zeros(2))
 
 
 def test_windows_are_slices_of_the_series_at_one_scale() -> None:

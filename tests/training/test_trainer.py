@@ -221,7 +221,7 @@ def slope_trainer(**options: Any) -> Trainer[Slope]:
     values, none = 50 * np.arange(40.0)[:, None], np.zeros((40, 0))
     observed = np.ones((40, 1), bool)
     series = Series(name="a", position=0, values=values, observed=observed, past=none, future=none, static=np.zeros(0))
-    scaler = SeriesScaler(np.zeros(1), np.ones(1), (), np.zeros(1))
+    scaler = SeriesScaler(np.zeros(1), np.ones(1), (), np.zeros(1), np.zeros(1))
     dataset = WindowDataset([series], [scaler], CovariateScaler.fit([series], [40]), 4, 2)
     windows = dataset.windows([4], [38])
     return Trainer(Slope(), dataset, windows, windows, pointwise("mse"), config, 0, make_fabric())

@@ -45,7 +45,7 @@ _MAX_LOOKBACK = 10_000_000  # steps
 _MAX_POSITION = 2**53  # steps from the origin that floats can count
 _BACKENDS = tuple(library.value for library in nw.Implementation)  # of tables
 _ROWS = ("values", "observed", "past", "future")  # arrays with a row for each step of a series
-_SCALES = ("mean", "scale", "integer_valued")
+_SCALES = ("mean", "scale", "integer_valued", "non_negative")
 _EXOG = ("past", "future", "static")
 _ENCODED = ("state", "level", "scale", "exog_effect")
 _INTEGERS = ("series.steps", "cycle.series", "sample.origins", "findings.kind")
@@ -163,8 +163,8 @@ def _build(cls: type[Forecaster], metadata: Metadata, tensors: Tensors) -> tuple
         named_cycles=forecaster.cycles not in (None, "calendar"),
         covariates=CovariateScaler(**{name: arrays[f"covariates.{name}"] for name in _EXOG}),
         scalers=tuple(
-            SeriesScaler(mean, scale, tuple(own), integer_valued)
-            for (mean, scale, integer_valued), own in zip(arrays["scaler"], cycles, strict=True)
+            SeriesScaler(cycles=tuple(own), **dict(zip(_SCALES, rows, strict=True)))
+            for rows, own in zip(arrays["scaler"], cycles, strict=True)
         ),
         trained_until=tuple(trained_until.tolist()),
         recent=tuple(Series(**dict(zip(keys, values, strict=True))) for values in series),
@@ -270,6 +270,7 @@ def _upgrade(metadata: Metadata, tensors: Tensors) -> tuple[Metadata, Tensors]:
         (len(rows), single["position"], single["trained"]) for rows, single in zip(each("values"), series, strict=True)
     ]
     waves = [torch.stack([tensors[f"series.{i}.{name}.{n}"] for name in ("cosines", "sines")]) for i, n in cycles]
+    no_floor = torch.zeros(len(series), channels, dtype=torch.float64)
     none = torch.zeros(0, 2, HARMONICS, channels, dtype=torch.float64)
     upgraded = {name: tensor for name, tensor in tensors.items() if name.startswith(("network.", "calibration."))}
     for name, old in (("past", "past"), ("future", "known"), ("static", "static")):
@@ -278,7 +279,7 @@ def _upgrade(metadata: Metadata, tensors: Tensors) -> tuple[Metadata, Tensors]:
         **{f"series.{name}": torch.cat(each(name)) for name in _ROWS},
         "series.static": torch.stack(each("static")),
         "series.steps": integers(steps, 3),
-        "scaler": torch.stack([torch.stack(each(name)) for name in ("mean", "scale", "grain")], 1),
+        "scaler": torch.stack([*(torch.stack(each(name)) for name in ("mean", "scale", "grain")), no_floor], 1),
         "cycle.series": integers([index for index, _ in cycles]),
         "cycle.period": torch.tensor([float(p) for single in series for p in single["cycles"]], dtype=torch.float64),
         "cycle.waves": torch.stack(waves) if waves else none,

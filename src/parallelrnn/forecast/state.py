@@ -118,6 +118,7 @@ class ForecasterState:
             values[row] = values[row] * scaler.scale[:, None] + offset[..., None]
         columns = {"yhat": values[..., self.median_index]}
         round_outward = np.stack([scaler.integer_valued for scaler in own])[:, None] > 0
+        floor = np.where(np.stack([scaler.non_negative for scaler in own])[:, None] > 0, 0.0, -np.inf)
         for level in levels:
             if self.quantiles is None:
                 quantile = (calibration or self.calibration).conformal_quantile(level).double().numpy()
@@ -125,8 +126,8 @@ class ForecasterState:
                 low, high = columns["yhat"] - width, columns["yhat"] + width
             else:
                 low, high = (values[..., _quantile_index(self.quantiles, level, sign)] for sign in (-1, 1))
-            columns[f"yhat-lo-{level:g}"] = np.where(round_outward, np.floor(low), low)
-            columns[f"yhat-hi-{level:g}"] = np.where(round_outward, np.ceil(high), high)
+            columns[f"yhat-lo-{level:g}"] = np.maximum(np.where(round_outward, np.floor(low), low), floor)
+            columns[f"yhat-hi-{level:g}"] = np.maximum(np.where(round_outward, np.ceil(high), high), floor)
         return columns, encoded[0] if len(encoded) == 1 else EncodedWindows.cat(encoded)
 
     def components(self, dataset: WindowDataset, windows: Tensor, encoded: EncodedWindows) -> Components:

@@ -41,6 +41,7 @@ class SeriesScaler:
     scale: Array  # (C,), above zero
     cycles: tuple[Cycle, ...]  # in the units of the series
     integer_valued: Array  # (C,), 1 for counts, whose intervals are rounded outward to integers, else 0
+    non_negative: Array  # (C,), 1 for series that come near zero and never fall below it, nor do their intervals
 
     @classmethod
     def fit(cls, series: Series, steps: int, cycles: tuple[Cycle, ...] = ()) -> SeriesScaler:
@@ -49,7 +50,7 @@ class SeriesScaler:
         if (np.nanmin(values, axis=0) == np.nanmax(values, axis=0)).any():
             values = np.where(series.observed, series.values, np.nan)
         mean, scale = _mean_and_scale(values)
-        return cls(mean, scale, cycles, _integer_valued(values))
+        return cls(mean, scale, cycles, _integer_valued(values), _non_negative(values, scale))
 
     def cycles_at(self, positions: NDArray[np.int64]) -> Array:
         """Return the sum of all cycles, (n, C)."""
@@ -218,6 +219,12 @@ def _integer_valued(values: Array) -> Array:
             _, counts = np.unique(observed, return_counts=True)
             flags[channel] = len(counts) > 1 and counts.max() * _TIED >= len(observed)
     return flags
+
+
+def _non_negative(values: Array, scale: Array) -> Array:
+    """Return for each column 1 if it reaches down to zero, within a deviation, but never below, else 0."""
+    least: Array = np.nanmin(values, axis=0)
+    return ((least >= 0) & (least < scale)).astype(np.float64)
 
 
 def _mean_and_scale(table: Array) -> tuple[Array, Array]:
