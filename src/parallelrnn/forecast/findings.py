@@ -30,6 +30,7 @@ _VISIBLE = 0.15  # half-life over period, below which a wave is a decay to the e
 _SHORT_MEMORY = 3.0  # steps; waves of shorter half-lives stand for moving averages and the like
 _MAX_BLOCKS = 5  # waves and calendar cycles that are looked for
 _STARTS = 2  # waves that are tried at a time
+_MUCH_SIGNAL = 10.0  # variance of blocks relative to the noise, above which there may be too little of it
 _LEAST_GAIN = 0.5  # as the spectrum has it, for a wave to be tried; relative to what a wave must gain
 _BACKGROUNDS = tuple(  # a level that wanders, and a decay, to start from
     (Block(variance=level, rate=0.0, angle=0.0), Block(variance=decay, rate=rate, angle=0.0))
@@ -137,7 +138,10 @@ class Search:
 
     def _best_wave(self) -> tuple[Filtered, float]:
         """Return the fit with the most likely further wave, and the chance that noise has one as likely."""
-        fits = [self._refit(self.model, (*self.fit.blocks, block))[0] for block in self._candidates()]
+        starts = [(*self.fit.blocks, block) for block in self._candidates()]
+        if any(block.variance > _MUCH_SIGNAL for block in self.fit.blocks):  # a decay may stand for the noise
+            starts += [_with_noise(blocks) for blocks in starts]
+        fits = [self._refit(self.model, blocks)[0] for blocks in starts]
         best = max(fits, key=lambda fit: fit.log_likelihood, default=self.fit)
         gain = best.log_likelihood - self.fit.log_likelihood
         return best, self.steps / 2 * math.exp(-min(gain, 700.0))
@@ -279,6 +283,12 @@ class Search:
 def _faded_rate(angle: float) -> float:
     """Return the rate from which on a wave of this angle is short memory, not a cycle."""
     return math.log(2) / max(_VISIBLE * 2 * math.pi / angle, _SHORT_MEMORY)
+
+
+def _with_noise(blocks: Sequence[Block]) -> tuple[Block, ...]:
+    """Return blocks with variances that leave some noise, from where a search finds its way."""
+    scale = max(1.0, sum(block.variance for block in blocks) / _MUCH_SIGNAL)
+    return tuple(replace(block, variance=max(block.variance / scale, 1e-6)) for block in blocks)
 
 
 def _wald(fit: Filtered, columns: slice) -> float:

@@ -37,14 +37,21 @@ class Interval:
     high: float
 
     def format(self, step: Step | None = None) -> str:
-        """Return estimate and limits, in calendar units or, without a step, as percentages."""
+        """Return estimate and limits, in calendar units or, without a step, as percentages: "24 (23.1 to 24.8) h"."""
         if math.isnan(self.estimate):
             return "-"
-        if step is None:
-            limits = "" if math.isnan(self.low) else f" ({self.low:.1%} to {self.high:.1%})"
-            return f"{self.estimate:.1%}{limits}"
-        estimate, low, high = (step.format(value) for value in (self.estimate, self.low, self.high))
-        return estimate if math.isnan(self.low) else f"{estimate} ({low} to {high})"
+        values = [self.estimate] if math.isnan(self.low) else [self.estimate, self.low, self.high]
+        texts = [_percent(value) if step is None else step.format(value) for value in values]
+        units = {text.partition(" ")[2].removesuffix("s") for text in texts} - {""}  # 1 year, 2 years, inf
+        if len(units) > 1:
+            return "{} ({} to {})".format(*texts)
+        unit = max((text.partition(" ")[2] for text in texts), key=len)
+        numbers = [text.partition(" ")[0] for text in texts]
+        return numbers[0] + (" ({} to {})".format(*numbers[1:]) if numbers[1:] else "") + f" {unit}"
+
+
+def _percent(share: float) -> str:
+    return f"{round(100 * share, 1) + 0.0:.{0 if abs(share) >= 0.0995 else 1}f} %"  # 0.0 %, not -0.0 %
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -37,10 +37,10 @@ MARKED_TABLES: dict[str, str] = {
     "kernels": "parallelrnn.lab.benchmarks.kernels:readme_table",
     "kernels-scaling": "parallelrnn.lab.benchmarks.kernels:scaling_table",
     "plug-in": "parallelrnn.lab.benchmarks.end_to_end:plug_in_table",
-    "reading-coverage": "parallelrnn.lab.benchmarks.reading:coverage",
-    "reading-errors": "parallelrnn.lab.benchmarks.reading:errors",
-    "reading-features": "parallelrnn.lab.benchmarks.reading:feature_errors",
-    "reading-tanh": "parallelrnn.lab.benchmarks.reading:tanh_errors",
+    "recovery-coverage": "parallelrnn.lab.benchmarks.recovery:coverage",
+    "recovery-errors": "parallelrnn.lab.benchmarks.recovery:errors",
+    "recovery-features": "parallelrnn.lab.benchmarks.recovery:feature_errors",
+    "recovery-tanh": "parallelrnn.lab.benchmarks.recovery:tanh_errors",
     "regression": "parallelrnn.lab.benchmarks.regression:table",
 }
 

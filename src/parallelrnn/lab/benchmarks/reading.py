@@ -1,330 +1,289 @@
-"""Is the reading of a model true? Planted damped waves, and how well their periods and half-lives are recovered.
+"""Is what a forecaster finds there? Findings of series with planted waves, and of series with nothing in them.
 
     pip install 'parallelrnn[demo]'
-    python -m parallelrnn.lab.benchmarks.reading run                 # hours on two cores; the same command resumes
-    python -m parallelrnn.lab.benchmarks.reading real ETTh1.csv      # the modes of the sunspots and of a year of load
+    python -m parallelrnn.lab.benchmarks.reading run              # a day on two cores; the same command resumes
+    python -m parallelrnn.lab.benchmarks.reading run --seed 0     # the series that findings were developed on
+    python -m parallelrnn.lab.benchmarks.reading real ../data     # sunspots, CO2, ETTh1, births, exchange rates
 
-A series is the sum of damped waves that are driven by noise, and observed with noise: x(t+1) = A x(t) + w(t) and
-y(t) = C x(t) + v(t). Both truths are known: the forecast modes of the best predictor are the eigenvalues of A, its
-recurrence features those of A - K C, with K the steady-state gain of the Kalman filter. A linear ParaRNN is fitted by
-gradient descent to predict the next value, and so is a tanh one; statsmodels maximises the exact likelihood of the same
-model, an ARMA(2n, 2n) for n waves, from its own start and, as nobody could, from the true parameters.
+Planted: one or two waves of 24 and 7.3 steps, driven by noise so that they fade with a half-life, or sines that never
+fade; in white noise, with a linear trend or without. Empty: noises of eight kinds, one series or a panel of 200.
+Findings come from the series alone; `lookbacks` fits whole forecasters and compares what they read.
+
+Beside them, on the same draws: the exact likelihood of the planted model, whose search starts from the true parameters
+(an ARMA model of statsmodels, or least squares for sines); UnobservedComponents of statsmodels, which looks for one
+cycle by itself; and Fisher's test of the periodogram, whose rate of false alarms in white noise is known.
 """
 
 from __future__ import annotations
 
-import copy
 import itertools
 import math
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from scipy.linalg import block_diag, solve_discrete_are
-from scipy.optimize import linear_sum_assignment
-from torch import Tensor, nn
 
-from parallelrnn import ParaRNN, forecast_modes, recurrence_features
-from parallelrnn.interpret import ForecastModes, Mode, bootstrap_series, match_fits
+from parallelrnn.forecast.data import Series
+from parallelrnn.forecast.findings import find
+from parallelrnn.forecast.seasonality import calendar_periods
 from parallelrnn.interpret.display import Step
-from parallelrnn.interpret.uncertainty import distances
+from parallelrnn.interpret.findings import NUMBERS, Finding
 from parallelrnn.lab.benchmarks.measuring import THREADS, provenance, run_missing
 from parallelrnn.lab.runs import RunStore
 from parallelrnn.lab.tables import Table
-from parallelrnn.nn.initialize import waves_
 
 NAME = "reading"
 Array = NDArray[np.float64]
-WAVES = {"one": ((24.0, 0.98),), "three": ((24.0, 0.98), (7.3, 0.97), (60.0, 0.99))}  # period, modulus
-NOISE = {"low": 0.1, "high": 1.0}  # variance of v, relative to the waves' own
+HORIZON = 24
+PERIODS = (24.0, 7.3)
+HALF_LIVES = (math.inf, 300.0, 60.0, 20.0, 8.0)
+RATIOS = (4.0, 0.5)  # of the variance of all waves to that of the noise
 LENGTHS = (500, 2000)
-DRAWS = 100
-REPLICATES = 30  # of the bootstrap
-DIVERGED = 1e30  # the loss of a model that diverges
-LOST = 0.2  # relative error of a period from which on its wave is lost
-LINEAR, TANH, STATSMODELS, FROM_TRUTH = "linear", "tanh", "statsmodels", "statsmodels from truth"
-LINEAR_TWICE, TANH_TWICE = "linear, twice the blocks", "tanh, twice the blocks"
-METHODS = (LINEAR, LINEAR_TWICE, TANH, TANH_TWICE, STATSMODELS, FROM_TRUTH)
-SETTINGS = [
-    {"waves": waves, "noise": noise, "length": length}
-    for waves, noise, length in itertools.product(WAVES, NOISE, LENGTHS)
-]
+LOOKBACKS = (48, 96, 192, 336)
+RISE = 4.0  # of a trend over the whole series, in deviations of waves and noise
+PANEL = 200
+DEVELOPMENT, TEST = 0, 1  # seeds: the draws that findings were developed on, and those of the tables
+DRAWS = {"planted": 100, "empty": 200, "lookbacks": 10}
+BURN_IN = 200
+FAR = 0.1  # relative error of a period from which on a cycle is not the planted one
+FINDINGS, EXACT, COMPONENTS, PERIODOGRAM = "findings", "exact likelihood", "UnobservedComponents", "periodogram"
+CALENDAR = calendar_periods(Step.of("D"))
+
+
+def _recursion(errors: Array, coefficient: float) -> Array:
+    from scipy.signal import lfilter
+
+    filtered: Array = lfilter([1.0], [1.0, -coefficient], errors)
+    return filtered
+
+
+def _garch(rng: np.random.Generator, steps: int) -> Array:
+    variance, values = 1.0, []
+    for error in rng.standard_normal(steps):
+        values.append(math.sqrt(variance) * error)
+        variance = 0.05 + 0.1 * values[-1] ** 2 + 0.85 * variance
+    return np.array(values)
+
+
+EMPTY: dict[str, Callable[[np.random.Generator, int], Array]] = {
+    "white noise": lambda rng, steps: rng.standard_normal(steps),
+    "random walk": lambda rng, steps: rng.standard_normal(steps).cumsum(),
+    "AR(1), 0.5": lambda rng, steps: _recursion(rng.standard_normal(steps), 0.5),
+    "AR(1), 0.9": lambda rng, steps: _recursion(rng.standard_normal(steps), 0.9),
+    "MA(1), 0.6": lambda rng, steps: np.convolve(rng.standard_normal(steps + 1), [1.0, 0.6], "valid"),
+    "GARCH": _garch,
+    "counts": lambda rng, steps: rng.poisson(3.0, steps).astype(float),
+    "heavy tails": lambda rng, steps: rng.standard_t(2.5, steps),
+}
 
 
 class Planted:
-    """Waves of variance one each, and what the best predictor of their sum knows."""
+    """Waves of equal variance, a trend and white noise of variance one."""
 
-    def __init__(self, waves: str, noise: str, length: int) -> None:
-        self.length = length
-        self.waves = [
-            Mode(order=1, eigenvalue=modulus * complex(math.cos(2 * math.pi / period), math.sin(2 * math.pi / period)))
-            for period, modulus in WAVES[waves]
-        ]
-        values = [wave.eigenvalue for wave in self.waves]
-        self.transition = block_diag(*[np.array([[z.real, z.imag], [-z.imag, z.real]]) for z in values])
-        self.reading = np.tile([1.0, 0.0], len(self.waves))[None]
-        self.state_noise = block_diag(*[(1 - wave.modulus**2) * np.eye(2) for wave in self.waves])
-        self.noise = NOISE[noise] * len(self.waves)
-        self.variance = len(self.waves) + self.noise  # of a series before it is scaled
-        covariance = solve_discrete_are(self.transition.T, self.reading.T, self.state_noise, [[self.noise]])
-        self.error = float((self.reading @ covariance @ self.reading.T)[0, 0]) + self.noise  # of the best predictor
-        gain = self.transition @ covariance @ self.reading.T / self.error
-        self.memory = self.transition - gain @ self.reading
+    def __init__(self, periods: Sequence[float], half_life: float | None, trend: bool, ratio: float, length: int):
+        self.periods, self.length, self.trend = tuple(periods), length, trend
+        self.half_life = math.inf if half_life is None else half_life
+        self.rate = 0.0 if half_life is None else math.log(2) / half_life
+        self.variance = ratio / len(periods)  # of each wave
+        self.slope = RISE * math.sqrt(1 + ratio) / length if trend else 0.0
 
     def draw(self, seed: int) -> Array:
-        """Return a series with a variance of about one."""
-        random = np.random.default_rng(seed)
-        state = random.standard_normal(len(self.transition))
-        driven = random.standard_normal((self.length, len(state))) @ np.sqrt(self.state_noise)
-        observed = math.sqrt(self.noise) * random.standard_normal(self.length)
-        series = []
-        for t in range(self.length):
-            series.append(float((self.reading @ state)[0]) + observed[t])
-            state = self.transition @ state + driven[t]
-        return np.array(series) / math.sqrt(self.variance)
+        """Return a series."""
+        # Settings have draws of their own, so that what chance does to one is not repeated in all others.
+        about = [self.length, self.trend, *(round(1000 * value) for value in (self.variance, *self.periods, self.rate))]
+        rng = np.random.default_rng([seed, *about])
+        time = np.arange(self.length)
+        series: Array = rng.standard_normal(self.length) + self.slope * time
+        for period in self.periods:
+            series += self.wave(rng, period)
+        return series
+
+    def wave(self, rng: np.random.Generator, period: float) -> Array:
+        """Return one wave."""
+        from scipy.signal import lfilter
+
+        time = np.arange(self.length)
+        if math.isinf(self.half_life):
+            sine: Array = math.sqrt(2 * self.variance) * np.cos(2 * math.pi * time / period + rng.uniform(0, 6.3))
+            return sine
+        modulus = math.exp(-self.rate)
+        drive = rng.standard_normal((2, self.length)) * math.sqrt(self.variance * (1 - modulus**2))
+        start = rng.standard_normal(2) * math.sqrt(self.variance)
+        drive[:, 0] = start
+        state = lfilter([1.0], [1.0, -modulus * np.exp(2j * math.pi / period)], drive[0] + 1j * drive[1])
+        return np.real(state)
+
+    def true_shares(self, horizon: int) -> list[float]:
+        """Return the part of the variation of such series that the best forecasts explain by each wave."""
+        total = (1 + self.variance * len(self.periods)) * (1 + RISE**2 / 12 * self.trend)
+        if not self.rate:
+            return [self.variance / total] * len(self.periods)
+        transition, seen, covariance = self.filter()
+        ahead = covariance @ seen.T
+        filtered = covariance - ahead @ ahead.T / (1 + float((seen @ ahead)[0, 0]))
+        known = self.variance * np.eye(len(transition)) - filtered  # the covariance of the states as the filter has them
+        shares = np.zeros(len(self.periods))
+        for _ in range(horizon):
+            known = transition @ known @ transition.T
+            shares += known[::2, ::2].sum(1)
+        return [float(share) for share in shares / horizon / total]
+
+    def filter(self) -> tuple[Array, Array, Array]:
+        """Return transition, reading and the covariance of predicted states, by the Riccati equation."""
+        from scipy.linalg import block_diag, solve_discrete_are
+
+        poles = [np.exp(-self.rate + 2j * math.pi / period) for period in self.periods]
+        transition = block_diag(*[np.array([[z.real, z.imag], [-z.imag, z.real]]) for z in poles])
+        seen = np.tile([1.0, 0.0], len(poles))[None]
+        drive = self.variance * -math.expm1(-2 * self.rate) * np.eye(len(transition))
+        return transition, seen, solve_discrete_are(transition.T, seen.T, drive, [[1.0]])
 
 
-def fit(series: Array, blocks: int, nonlinearity: str) -> tuple[ParaRNN, float]:
-    """Return the best fit and its loss: of a hundred random starts twelve are trained briefly, three of them on."""
-    torch.manual_seed(0)
-    x, target = torch.from_numpy(series)[:-1, None], torch.from_numpy(series)[1:, None]
-    starts = sorted((_start(blocks, nonlinearity, x, target) for _ in range(100)), key=lambda start: start[1])
-    trained = sorted((train(layer, series, 100) for layer, _ in starts[:12]), key=lambda fitted: fitted[1])
-    return min((train(layer, series, 1000) for layer, _ in trained[:3]), key=lambda fitted: fitted[1])
-
-
-@torch.no_grad()
-def _start(blocks: int, nonlinearity: str, x: Tensor, target: Tensor) -> tuple[ParaRNN, float]:
-    """Return a one-step predictor of random waves, with the readout that suits them best, and its loss."""
-    readout = nn.Linear(2 * blocks, 1, bias=False, dtype=torch.float64)
-    layer = ParaRNN(1, 2 * blocks, nonlinearity=nonlinearity, bias=False, aggregate=readout, dtype=torch.float64)
-    periods = torch.empty(blocks).uniform_(math.log(3), math.log(120)).exp().tolist()
-    half_lives = torch.empty(blocks).uniform_(math.log(1), math.log(60)).exp().tolist()
-    waves_(layer, periods, half_lives)
-    states = layer.block_states(x)
-    solution = torch.linalg.lstsq(states, target).solution
-    readout.weight.copy_(solution.T)
-    return layer, float(((states @ solution - target) ** 2).mean())
-
-
-def train(layer: ParaRNN, series: Array, steps: int) -> tuple[ParaRNN, float]:
-    """Minimise the mean squared one-step error by L-BFGS."""
-    x, target = torch.from_numpy(series)[:-1, None], torch.from_numpy(series)[1:, None]
-    optimizer = torch.optim.LBFGS(
-        layer.parameters(), max_iter=steps, history_size=50, tolerance_change=1e-9, line_search_fn="strong_wolfe"
+def as_series(values: Array) -> Series:
+    """Return an array as a series of days."""
+    empty = np.zeros((len(values), 0))
+    observed = np.ones((len(values), 1), dtype=bool)
+    return Series(
+        name="a", position=0, values=values[:, None], observed=observed, past=empty, future=empty, static=empty[0]
     )
 
-    def loss() -> Tensor:
-        optimizer.zero_grad()
-        error: Tensor = ((layer(x)[0] - target) ** 2).mean()
-        if not error.isfinite():  # the line search turns back
-            for parameter in layer.parameters():
-                parameter.grad = torch.zeros_like(parameter)
-            return torch.tensor(DIVERGED, dtype=torch.float64)
-        error.backward()
-        return error.detach()
 
-    optimizer.step(loss)
-    return layer, float(loss())
+def read(series: Sequence[Array]) -> dict[str, Any]:
+    """Return the findings of series."""
+    return {"findings": [_numbers(finding) for finding, _ in find(list(map(as_series, series)), CALENDAR, HORIZON)]}
 
 
-def fit_parallelrnn(planted: Planted, series: Array, method: str) -> dict[str, Any]:
-    """Return modes and features of a fit; for as many linear blocks as waves also those of bootstrap fits."""
-    blocks = len(planted.waves) * (2 if "twice" in method else 1)
-    layer, loss = fit(series, blocks, nonlinearity=method.split(",")[0])
-    modes, features = _eigenvalues(forecast_modes(layer)), _eigenvalues(recurrence_features(layer))
-    result = {"modes": modes, "loss": loss, "features": features}
-    if method == LINEAR:
-        result["replicates"] = _replicates(layer, torch.from_numpy(series)[:, None])
-    return result
-
-
-def _replicates(layer: ParaRNN, x: Tensor) -> list[list[list[float]]]:
-    """Return the modes of fits to bootstrap series; none for those that cannot be drawn or fitted."""
-    try:
-        drawn = bootstrap_series(layer, None, x, REPLICATES).numpy()  # (T, REPLICATES, 1)
-    except ValueError:  # the fitted model grows
-        return []
-    replicates = []
-    for index in range(REPLICATES):
-        refit, loss = train(copy.deepcopy(layer), drawn[:, index, 0].copy(), 300)
-        replicates.append(_eigenvalues(forecast_modes(refit)) if loss < DIVERGED else [])
-    return replicates
-
-
-def fit_statsmodels(planted: Planted, series: Array, method: str) -> dict[str, Any]:
-    """Return the roots of an ARMA that maximises its exact likelihood."""
-    from statsmodels.tsa.arima.model import ARIMA
-
-    order = 2 * len(planted.waves)
-    start = None
-    if method == FROM_TRUTH:
-        ar, ma = (np.real(np.poly(np.linalg.eigvals(m)))[1:] for m in (planted.transition, planted.memory))
-        start = np.concatenate([-ar, ma, [planted.error / planted.variance]])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about a poor start, or no convergence, which is recorded
-        model = ARIMA(series, order=(order, 0, order), trend="n")
-        result = model.fit(start_params=start, method_kwargs={"maxiter": 1000})  # by default it stops after 50
-    modes, features = (1 / np.asarray(roots, dtype=complex) for roots in (result.arroots, result.maroots))
-    return {
-        "modes": _pairs(modes),
-        "features": _pairs(features),
-        "loss": float(result.params[-1]),
-        "converged": bool(result.mle_retvals["converged"]),
+def _numbers(finding: Finding) -> dict[str, Any]:
+    intervals = {name: getattr(finding, name) for name in NUMBERS if name != "share_forecast"}
+    return {"kind": finding.kind} | {
+        name: [_rounded(value) for value in (interval.estimate, interval.low, interval.high)]
+        for name, interval in intervals.items()
     }
 
 
-def _eigenvalues(rows: Any) -> list[list[float]]:
-    return _pairs(row.eigenvalue for row in rows)
+def _rounded(value: float) -> float:
+    return float(f"{value:.6g}")
 
 
-def _pairs(values: Iterable[complex]) -> list[list[float]]:
-    return [[round(value.real, 7), round(value.imag, 7)] for value in values if value.imag >= 0]
+def fit_exact(planted: Planted, series: Array) -> dict[str, Any]:
+    """Return periods and half-lives by the exact likelihood of the planted model, from the true parameters."""
+    if math.isinf(planted.half_life):
+        return _fit_sines(planted, series)
+    return _fit_arma(planted, series)
 
 
-def fit_draws(config: dict[str, Any], _: int) -> dict[str, Any]:
-    """Fit all draws of a setting by one method."""
-    torch.set_num_threads(1)
-    setting = dict(config)
-    method = setting.pop("method")
-    solve = fit_statsmodels if method.startswith(STATSMODELS) else fit_parallelrnn
-    planted = Planted(**setting)
+def _fit_sines(planted: Planted, series: Array) -> dict[str, Any]:
+    from scipy.optimize import least_squares
+
+    time = np.arange(len(series))
+    fixed = [np.ones(len(series)), time / len(series)][: 1 + planted.trend]
+
+    def left(periods: Array) -> Array:
+        waves = [wave(2 * math.pi * time / period) for period in periods for wave in (np.cos, np.sin)]
+        terms = np.column_stack([*fixed, *waves])
+        residuals: Array = series - terms @ np.linalg.lstsq(terms, series, rcond=None)[0]
+        return residuals
+
+    found = least_squares(left, planted.periods, x_scale=np.square(planted.periods) / len(series), xtol=1e-12)
+    return {"periods": [_rounded(period) for period in found.x], "half_lives": [math.inf] * len(found.x)}
+
+
+def _fit_arma(planted: Planted, series: Array) -> dict[str, Any]:
+    from statsmodels.tsa.arima.model import ARIMA
+
+    transition, seen, covariance = planted.filter()
+    error = float((seen @ covariance @ seen.T)[0, 0]) + 1.0
+    memory = transition - transition @ covariance @ seen.T / error @ seen
+    ar, ma = (np.real(np.poly(np.linalg.eigvals(matrix)))[1:] for matrix in (transition, memory))
+    start = [0.0, *([planted.slope] if planted.trend else []), *-ar, *ma, error]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about convergence
+        model = ARIMA(series, order=(len(ar), 0, len(ma)), trend="ct" if planted.trend else "c")
+        result = model.fit(start_params=start, method_kwargs={"maxiter": 500})
+    found = 1 / np.asarray(result.arroots, dtype=complex)
+    found = found[found.imag > 0]
+    poles = [np.exp(-planted.rate + 2j * math.pi / period) for period in planted.periods]
+    nearest = [found[np.argmin(abs(found - pole))] if len(found) else math.nan for pole in poles]
+    return {
+        "periods": [_rounded(2 * math.pi / abs(np.angle(z))) for z in nearest],
+        "half_lives": [_rounded(math.log(2) / -math.log(min(abs(z), 1 - 1e-12))) for z in nearest],
+    }
+
+
+def fit_components(series: Array) -> dict[str, Any]:
+    """Return the cycle that statsmodels finds by itself."""
+    from statsmodels.tsa.statespace.structural import UnobservedComponents
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = UnobservedComponents(
+            series,
+            "deterministic trend",
+            cycle=True,
+            stochastic_cycle=True,
+            damped_cycle=True,
+            cycle_period_bounds=(2.0, len(series) / 3),
+        )
+        result = model.fit(disp=False, maxiter=200)
+    values = dict(zip(model.param_names, result.params, strict=True))
+    damping = min(float(values["damping.cycle"]), 1 - 1e-12)
+    period = 2 * math.pi / float(values["frequency.cycle"])
+    return {"periods": [_rounded(period)], "half_lives": [_rounded(math.log(2) / -math.log(damping))]}
+
+
+def fisher(series: Array) -> dict[str, Any]:
+    """Return the period of the highest line of the periodogram, and how often white noise has one as high."""
+    time = np.arange(len(series))
+    power = abs(np.fft.rfft(series - np.polyval(np.polyfit(time, series, 1), time))[1:-1]) ** 2
+    line, lines = float(power.max() / power.sum()), len(power)
+    chance = sum(
+        (-1) ** (k - 1) * math.comb(lines, k) * max(0.0, 1 - k * line) ** (lines - 1)
+        for k in range(1, min(lines, int(1 / line)) + 1)
+    )
+    return {"periods": [_rounded(len(series) / (1 + int(power.argmax())))], "chance": _rounded(max(0.0, chance))}
+
+
+def measure(config: dict[str, Any], seed: int) -> dict[str, Any]:
+    """Read all draws of a configuration."""
+    options = dict(config)
+    draw, method = _drawer(options), config["method"]
     draws = []
-    for draw in range(DRAWS):
+    for number in range(DRAWS[config["series"]]):
+        series, planted = draw(1000 * seed + number)
         began = time.perf_counter()
         try:
-            result = solve(planted, planted.draw(draw), method)
-        except (ValueError, np.linalg.LinAlgError) as error:  # counts as a fit that recovered nothing
-            result = {"modes": [], "features": [], "problem": str(error)}
-        draws.append({"seconds": round(time.perf_counter() - began, 2), **result})
+            result = _methods(planted)[method](series)
+        except (ValueError, np.linalg.LinAlgError) as error:  # counts as nothing found
+            result = {"problem": str(error)}
+        draws.append({"seconds": round(time.perf_counter() - began, 3), **result})
     return {"draws": draws}
 
 
-def run(results: Path = Path("results/benchmarks"), workers: int = 2) -> None:
-    """Fit the settings and methods that the results do not hold yet, each on one thread."""
-    os.environ |= dict.fromkeys(THREADS, "1")  # workers read these as they start
-    jobs = [({**setting, "method": method}, 0) for setting in SETTINGS for method in METHODS]
-    run_missing(RunStore(results), NAME, jobs, fit_draws, provenance(1, ["scipy", "statsmodels"]), workers)
+def _drawer(config: dict[str, Any]) -> Callable[[int], tuple[list[Array], Planted | None]]:
+    names = ("periods", "half_life", "trend", "ratio", "length")
+    if config["series"] == "planted":
+        planted = Planted(**{name: config[name] for name in names})
+        return lambda seed: ([planted.draw(seed)], planted)
+    make, length = EMPTY[config["kind"]], config["length"]
+
+    def draw(seed: int) -> tuple[list[Array], None]:
+        rng = np.random.default_rng([seed, length])
+        return [make(rng, BURN_IN + length)[BURN_IN:] for _ in range(config["count"])], None
+
+    return draw
 
 
-class Recovered:
-    """Errors of the fits of one setting and method."""
-
-    def __init__(self, setting: dict[str, Any], draws: list[dict[str, Any]]) -> None:
-        planted = Planted(**setting)
-        self.waves, self.draws = planted.waves, draws
-        memory = _modes([(value.real, value.imag) for value in np.linalg.eigvals(planted.memory) if value.imag >= 0])
-        self.modes = [pair for draw in draws for pair in _match(planted.waves, _modes(draw["modes"]))]
-        self.features = [pair for draw in draws for pair in _match(memory, _modes(draw["features"]))]
-
-    def errors(self) -> list[str]:
-        """Return the median relative errors of period and half-life, and the part of the waves that was lost."""
-        periods, half_lives = (
-            [
-                math.inf if fitted is None else abs(getattr(fitted, name) / getattr(true, name) - 1)
-                for true, fitted in self.modes
-            ]
-            for name in ("period", "half_life")
-        )
-        period, half_life = (_percent(float(np.median(values))) for values in (periods, half_lives))
-        return [f"{period}, {half_life} ({_percent(float(np.mean(np.array(periods) > LOST)))})"]
-
-    def feature_error(self) -> list[str]:
-        """Return the median distance of the eigenvalues of the recurrent matrix."""
-        apart = [
-            math.inf if fitted is None else abs(fitted.eigenvalue - true.eigenvalue) for true, fitted in self.features
-        ]
-        return [f"{np.median(apart):.3f}"]
-
-    def coverage(self) -> list[str]:
-        """Return how often 90 % bootstrap intervals cover period and half-life; a wave that was lost is a miss."""
-        covered = []
-        for draw in self.draws:
-            fitted = _modes(draw["modes"])
-            replicates = [_modes(values) for values in draw.get("replicates", []) if values]
-            matches = match_fits(replicates, fitted, method="bootstrap") if len(replicates) > 1 else ()
-            for true, mode in _match(self.waves, fitted):
-                match = next((match for match in matches if match.row is mode), None)
-                pairs = [] if match is None else [(match.period, true.period), (match.half_life, true.half_life)]
-                covered.append([interval.low <= value <= interval.high for interval, value in pairs] or [False, False])
-        return [f"{part:.0%}" for part in np.mean(covered, axis=0)]
-
-
-def _modes(values: Sequence[Sequence[float]]) -> ForecastModes:
-    rows = tuple(Mode(order=1, eigenvalue=complex(*value)) for value in values)
-    return ForecastModes(rows=rows, where="", time=Step())
-
-
-def _match(true: Sequence[Mode], fitted: Sequence[Mode]) -> list[tuple[Mode, Mode | None]]:
-    """Return each planted mode with its fitted one, so that all together are nearest."""
-    if not fitted:
-        return [(mode, None) for mode in true]
-    pairs = dict(zip(*linear_sum_assignment(distances(true, fitted)), strict=True))
-    return [(mode, fitted[pairs[index]] if index in pairs else None) for index, mode in enumerate(true)]
-
-
-def _percent(value: float) -> str:
-    return "endless" if math.isinf(value) else f"{100 * value:.2g} %" if value < 0.1 else f"{100 * value:.0f} %"
-
-
-def _table(
-    results: Path, methods: Sequence[str], read: Callable[[Recovered], list[str]], columns: Sequence[str] = ()
-) -> Table:
-    """Return a table with a row for each setting: what is read off each of these methods, under its name."""
-    runs = RunStore(results / "benchmarks").load(NAME)
-    rows = []
-    for setting in SETTINGS:
-        draws = {run.config["method"]: run.result["draws"] for run in runs if setting.items() <= run.config.items()}
-        if set(draws) == set(METHODS):
-            cells = [text for method in methods for text in read(Recovered(setting, draws[method]))]
-            rows.append([*map(str, setting.values()), *cells])
-    return Table(["waves", "noise", "T", *(columns or methods)], rows)
-
-
-def errors(results: Path) -> Table:
-    """Return median relative errors of period and half-life (waves lost), of linear layers and statsmodels."""
-    return _table(results, (LINEAR, LINEAR_TWICE, STATSMODELS, FROM_TRUTH), Recovered.errors)
-
-
-def tanh_errors(results: Path) -> Table:
-    """Return the same of tanh layers."""
-    return _table(results, (TANH, TANH_TWICE), Recovered.errors)
-
-
-def coverage(results: Path) -> Table:
-    """Return the coverage of 90 % bootstrap intervals of linear layers."""
-    return _table(results, (LINEAR,), Recovered.coverage, ("period", "half-life"))
-
-
-def feature_errors(results: Path) -> Table:
-    """Return the median distance of the eigenvalues of W from those of A - K C."""
-    return _table(results, (LINEAR, STATSMODELS, FROM_TRUTH), Recovered.feature_error)
-
-
-def real(path: Path) -> None:
-    """Print the modes of the sunspots and of a year of ETTh1."""
-    import pandas as pd
-    from statsmodels.datasets import sunspots
-
-    spots = np.sqrt(sunspots.load_pandas().data["SUNACTIVITY"].to_numpy())
-    load = pd.read_csv(path)["HUFL"].to_numpy()[: 365 * 24]
-    for name, series, blocks, freq, horizon in (("Sunspots", spots, 4, "YS", 50), ("ETTh1, HUFL", load, 8, "h", 336)):
-        scaled = (series - series.mean()) / series.std()
-        layer, _ = fit(scaled, blocks, LINEAR)
-        modes = forecast_modes(layer, x=torch.from_numpy(scaled)[:, None], freq=freq, horizon=horizon)
-        print(f"{name}: {len(series)} steps, {blocks} blocks\n\n{modes.summary(6)}\n")
-
-
-if __name__ == "__main__":
-    import typer
-
-    app = typer.Typer()
-    for command in (run, real):
-        app.command()(command)
-    app()
+def _methods(planted: Planted | None) -> dict[str, Callable[[list[Array]], dict[str, Any]]]:
+    methods: dict[str, Callable[[list[Array]], dict[str, Any]]] = {
+        FINDINGS: read,
+        COMPONENTS: lambda series: fit_components(series[0]),
+        PERIODOGRAM: lambda series: fisher(series[0]),
+    }
+    if planted is not None:
+        methods[EXACT] = lambda series: fit_exact(planted, series[0])
+    return methods
