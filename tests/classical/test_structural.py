@@ -115,3 +115,31 @@ def test_the_most_likely_wave_is_that_of_the_data_with_its_error() -> None:
         errors.append((estimate - true) / deviations)
     assert abs(np.mean(errors, axis=0)).max() < 3 / math.sqrt(20)
     assert 0.6 < np.std(errors) < 1.6  # the deviation of 40 standard normal numbers, in all but one of 10,000 cases
+
+
+@pytest.mark.parametrize("blocks", [(WAVE,), (LEVEL, DECAY, WAVE), (WAVE, LEVEL, DECAY)])
+def test_the_slope_is_that_of_the_likelihood(blocks: tuple[Block, ...]) -> None:
+    series = [wave(120, 24, 30, seed=1), 3 * wave(80, 24, 30, seed=2)]
+    series[0][[5, 6, 70]] = np.nan
+    model = Structural(series, [np.column_stack([np.ones(len(y)), np.linspace(-1, 1, len(y))]) for y in series])
+    parameters = Parameters(blocks, 120)
+    vector = parameters.start
+    steps = 1e-4 * np.eye(len(vector))
+
+    def value(vector: Array) -> float:
+        return model.log_likelihood(parameters.to_blocks(vector))
+
+    expected = [(value(vector + step) - value(vector - step)) / 2e-4 for step in steps]
+    slope = Filtered(model, parameters.to_blocks(vector)).slope(parameters, vector)
+    np.testing.assert_allclose(slope, expected, rtol=1e-3, atol=1e-3)
+
+
+def test_explained_variance_is_that_of_filtered_states() -> None:
+    steps = 20_000
+    y = wave(steps, 12, 20, seed=4, snr=2.0)
+    blocks = (Block(variance=2.0, rate=math.log(2) / 20, angle=2 * math.pi / 12), DECAY)
+    fit = Filtered(Structural([y], [np.zeros((steps, 0))]), blocks)
+    (states,) = fit.filtered_states(steps)
+    parts = np.einsum("tku,hku->htk", states[100:], fit.powers(8))
+    measured = np.mean([(part * part.sum(1, keepdims=True)).mean(0) for part in parts], axis=0)
+    np.testing.assert_allclose(fit.explained(8)[0], measured[0], rtol=0.1)  # of about 500 independent swings

@@ -13,7 +13,9 @@ import pytest
 from parallelrnn import Forecaster
 from parallelrnn.errors import InputError
 from parallelrnn.forecast.data import Series
-from parallelrnn.forecast.findings import Search, find, forecast_shares
+from parallelrnn.forecast.findings import find
+from parallelrnn.forecast.search import Search
+from parallelrnn.forecast.shares import forecast_shares
 from parallelrnn.interpret.findings import Finding
 from tests.classical.test_structural import Array, wave
 

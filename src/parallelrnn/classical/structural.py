@@ -74,14 +74,16 @@ class Structural:
         table = np.column_stack([np.concatenate(series), np.concatenate(regressors)])
         self.observed = np.isfinite(table[:, 0])
         self.table = np.where(self.observed[:, None], table, 0.0)  # (T, 1 + k)
-        self._first = np.concatenate([[0], np.cumsum(self.lengths)[:-1]])
-        self._last = np.cumsum(self.lengths) - 1
-        self.counts = np.add.reduceat(self.observed.astype(float), self._first)
+        ends = np.cumsum(self.lengths)
+        self.first = ends - self.lengths  # the first step of each series
+        self.linked = np.ones(len(table))  # 0 where a series ends, so that no state follows
+        self.linked[ends - 1] = 0.0
+        self.counts = np.add.reduceat(self.observed.astype(float), self.first)
         self.least_noise = _LEAST_NOISE * np.array([np.nanvar(values) for values in series])
 
     def rows(self, series: int) -> slice:
         """Return the rows of `table` that belong to a series."""
-        return slice(int(self._first[series]), int(self._last[series]) + 1)
+        return slice(int(self.first[series]), int(self.first[series] + self.lengths[series]))
 
     @property
     def effects(self) -> int:
@@ -105,49 +107,65 @@ class Filtered:
     blocks: tuple[Block, ...]
 
     @cached_property
-    def _solved(self) -> tuple[float, Array]:
-        """The log determinant of the covariance, relative to the noise, and its inverse times the table (T, 1 + k)."""
-        from scipy.linalg import cho_solve_banded, cholesky_banded
+    def _factor(self) -> tuple[Array, float]:
+        """The banded Cholesky factor of the states' precision, and the log determinant of the series' covariance."""
+        from scipy.linalg import cholesky_banded
 
         model, steps = self.model, len(self.model.table)
-        if not self.blocks:
-            return 0.0, model.table
         sizes = [block.size for block in self.blocks]
-        units, starts = sum(sizes), np.cumsum([0, *sizes])[:-1]
-        width = max([units - 1, *(units + size - 1 for size in sizes)])
-        bands = np.zeros((width + 1, steps, units))
-        linked = np.ones(steps)
-        linked[model._last] = 0.0
+        units, starts = sum(sizes), self._starts
+        bands = np.zeros((units + max(sizes), steps, units))
         prior = 0.0
         for block, start in zip(self.blocks, starts, strict=True):
             drive, matrix = block.drive, block.matrix
-            diagonal = np.full(steps, 1 / drive)
-            diagonal[model._first] = 1 / block.variance
-            diagonal += linked * math.exp(-2 * block.rate) / drive
+            diagonal = model.linked * (math.exp(-2 * block.rate) / drive) + 1 / drive
+            diagonal[model.first] += 1 / block.variance - 1 / drive
             for row in range(block.size):
                 bands[0, :, start + row] = diagonal
                 for column in range(block.size):
-                    bands[units + row - column, :, start + column] -= linked * matrix[row, column] / drive
+                    bands[units + row - column, :, start + column] -= model.linked * (matrix[row, column] / drive)
             series = len(model.lengths)
             prior -= block.size * ((steps - series) * math.log(drive) + series * math.log(block.variance))
         for index, column in enumerate(starts):  # all first units are seen together
             for row in starts[index:]:
                 bands[row - column, :, column] += model.observed
-        factor = cholesky_banded(bands.reshape(width + 1, -1), overwrite_ab=True, lower=True, check_finite=False)
-        right = np.zeros((steps, units, model.table.shape[1]))
-        right[:, starts] = model.table[:, None]
-        states = cho_solve_banded(
-            (factor, True), right.reshape(steps * units, -1), overwrite_b=True, check_finite=False
-        ).reshape(right.shape)
-        seen = model.table - states[:, starts].sum(1) * model.observed[:, None]
-        return 2 * float(np.log(factor[0]).sum()) - prior, seen
+        factor = cholesky_banded(bands.reshape(len(bands), -1), overwrite_ab=True, lower=True, check_finite=False)
+        return factor, 2 * float(np.log(factor[0]).sum()) - prior
+
+    @property
+    def _starts(self) -> NDArray[np.int64]:
+        """The first unit of each block."""
+        return np.cumsum([0, *(block.size for block in self.blocks)])[:-1]
+
+    @property
+    def log_determinant(self) -> float:
+        """That of the series' covariance, relative to the noise."""
+        return self._factor[1] if self.blocks else 0.0
+
+    @cached_property
+    def _states(self) -> Array:
+        """The states (T, units, 1 + k), if the columns of the table were series."""
+        from scipy.linalg import cho_solve_banded
+
+        if not self.blocks:
+            return np.zeros((len(self.model.table), 0, self.model.table.shape[1]))
+        right = np.zeros((len(self.model.table), sum(block.size for block in self.blocks), self.model.table.shape[1]))
+        right[:, self._starts] = self.model.table[:, None]
+        flat = right.reshape(-1, right.shape[2])
+        states: Array = cho_solve_banded((self._factor[0], True), flat, overwrite_b=True, check_finite=False)
+        return states.reshape(right.shape)
+
+    @cached_property
+    def _weighted(self) -> Array:
+        """The table (T, 1 + k) times the inverse of the covariance, relative to the noise."""
+        weighted: Array = self.model.table - self._states[:, self._starts].sum(1) * self.model.observed[:, None]
+        return weighted
 
     @cached_property
     def _moments(self) -> Array:
         """The products of series and regressors (S, 1 + k, 1 + k), weighted by the inverse covariance."""
-        _, seen = self._solved
-        products = self.model.table[:, :, None] * seen[:, None, :]
-        sums: Array = np.add.reduceat(products, self.model._first)
+        products = self.model.table[:, :, None] * self._weighted[:, None, :]
+        sums: Array = np.add.reduceat(products, self.model.first)
         return sums
 
     @cached_property
@@ -183,16 +201,65 @@ class Filtered:
         freedom = self.model.counts - self.model.effects
         effects = float(np.linalg.slogdet(self._moments[:, 1:, 1:])[1].sum()) if self.model.effects else 0.0
         fit = float((freedom * np.log(self.noise) + self._left / self.noise - freedom).sum())
-        return -0.5 * (fit + self._solved[0] + effects)
+        return -0.5 * (fit + self.log_determinant + effects)
+
+    def slope(self, parameters: Parameters, vector: Array) -> Array:
+        """Return the derivative of the log likelihood by a vector of parameters whose blocks these are.
+
+        All but the log determinant depends on a block by the squares of its states alone, from step to step.
+        """
+        weights = np.einsum("si,sj->sij", self._contrast, self._contrast / self.noise[:, None])
+        if self.model.effects:
+            weights[:, 1:, 1:] += np.linalg.inv(self._moments[:, 1:, 1:])
+        states = self._states
+        weighted = np.concatenate(
+            [states[self.model.rows(index)] @ own for index, own in enumerate(weights)]
+        )  # (T, units, 1 + k)
+        squares = np.einsum("tuj,tuj->tu", states, weighted)
+        first, linked = squares[self.model.first].sum(0), self.model.linked @ squares
+        moves = np.einsum("t,tuj,tvj->uv", self.model.linked[:-1], states[1:], weighted[:-1])
+
+        def square(index: int, block: Block) -> float:
+            own = slice(self._starts[index], self._starts[index] + block.size)
+            steps = squares[:, own].sum() - first[own].sum() + math.exp(-2 * block.rate) * linked[own].sum()
+            turned = (block.matrix * moves[own, own]).sum()
+            return float((steps - 2 * turned) / block.drive + first[own].sum() / block.variance)
+
+        slope, own = np.zeros(len(vector)), [square(*pair) for pair in enumerate(self.blocks)]
+        high = [limit for _, limit in parameters.bounds]
+        for place, (index, _) in enumerate(parameters.places):
+            step = _DIFFERENCE if vector[place] + _DIFFERENCE <= high[place] else -_DIFFERENCE
+            moved = vector.copy()
+            moved[place] += step
+            blocks = parameters.to_blocks(moved)
+            change = square(index, blocks[index]) - own[index]
+            change += Filtered(self.model, blocks).log_determinant - self.log_determinant
+            slope[place] = -0.5 * change / step
+        return slope
+
+    @property
+    def _contrast(self) -> Array:
+        """The weights (S, 1 + k) of series and regressors in the series less their effects."""
+        return np.concatenate([np.ones((len(self.effects), 1)), -self.effects], 1)
 
     @cached_property
     def residuals(self) -> Array:
         """The series less the effects of regressors, times the inverse covariance, at unit noise (T,)."""
-        _, seen = self._solved
-        owner = np.repeat(np.arange(len(self.noise)), self.model.lengths)
-        left = seen[:, 0] - (seen[:, 1:] * self.effects[owner]).sum(1)
-        scaled: Array = left / np.sqrt(self.noise[owner])
+        left = self._without_effects(self._weighted)
+        scaled: Array = left / np.sqrt(np.repeat(self.noise, self.model.lengths))
         return scaled
+
+    @property
+    def smoothed(self) -> Array:
+        """The first units of blocks (T, blocks) given all of the series."""
+        first = self._states[:, self._starts]
+        return np.stack([self._without_effects(own) for own in first.transpose(1, 0, 2)], -1)
+
+    def _without_effects(self, table: Array) -> Array:
+        """Return the first column (T,) of what was made of the series and its regressors, less their effects."""
+        effects = np.repeat(self.effects, self.model.lengths, axis=0)
+        left: Array = table[:, 0] - (table[:, 1:] * effects).sum(1)
+        return left
 
     def filtered_states(self, most: int) -> Iterator[Array]:
         """Yield the states (T, blocks, 2) of each series given its values up to each step, for `most` steps in all.
@@ -228,6 +295,29 @@ class Filtered:
                 states[step, place] = state
             owner += len(left)
             yield states.reshape(len(left), -1, 2)
+
+    def explained(self, horizon: int) -> Array:
+        """Return what each block adds to the variance of the best forecasts (blocks,), relative to the noise.
+
+        On average over the horizon, and over all time: the covariance of a block's part with the forecast. Levels,
+        which have no variance, are only counted as far as others depend on them.
+        """
+        from scipy.linalg import block_diag, solve_discrete_are
+
+        sizes = [block.size for block in self.blocks]
+        matrix = block_diag(*[block.matrix for block in self.blocks])
+        drive = np.repeat([block.drive for block in self.blocks], sizes)
+        first = np.zeros((len(drive), 1))
+        first[np.cumsum([0, *sizes])[:-1]] = 1.0
+        ahead = solve_discrete_are(matrix.T, first, np.diag(drive), np.eye(1))  # of predicted states
+        gain = ahead @ first / math.sqrt(1 + float((first.T @ ahead @ first)[0, 0]))
+        variances = [0.0 if block.rate == 0 else block.variance for block in self.blocks]
+        known = np.diag(np.repeat(variances, sizes)) - (ahead - gain @ gain.T)  # of the states as the filter has them
+        is_unit = np.array([(index, unit) for index, size in enumerate(sizes) for unit in range(size)])
+        weights = np.zeros((horizon, len(sizes), len(drive)))
+        weights[:, is_unit[:, 0], np.arange(len(drive))] = self.powers(horizon)[:, is_unit[:, 0], is_unit[:, 1]]
+        total: Array = np.einsum("hku,uv,hv->k", weights, known, weights.sum(1)) / horizon
+        return total
 
     def powers(self, horizon: int) -> Array:
         """Return the weights (H, blocks, 2) of each unit in the first unit of its block, some steps later."""
@@ -299,27 +389,30 @@ class Parameters:
 
 
 def maximize(
-    model: Structural, parameters: Parameters, fixed: dict[int, float] | None = None, iterations: int = 60
+    model: Structural,
+    parameters: Parameters,
+    fixed: dict[int, float] | None = None,
+    iterations: int = 60,
+    start: Array | None = None,
 ) -> tuple[Filtered, Array]:
     """Return the most likely blocks near the start, and their vector; entries in `fixed` stay at their values."""
     from scipy.optimize import minimize
 
-    start, bounds = parameters.start, parameters.bounds
+    bounds = parameters.bounds
+    start = parameters.start if start is None else np.clip(start, *np.array(bounds).T)
     for place, value in (fixed or {}).items():
         start[place], bounds[place] = value, (value, value)
-    free = [place for place in range(len(start)) if place not in (fixed or {})]
-
-    def cost(vector: Array) -> float:
-        return min(-model.log_likelihood(parameters.to_blocks(vector)), _IMPOSSIBLE)
 
     def with_slope(vector: Array) -> tuple[float, Array]:
-        now, slope = cost(vector), np.zeros(len(vector))
-        for place in free:
-            moved = vector.copy()
-            step = _DIFFERENCE if moved[place] + _DIFFERENCE <= bounds[place][1] else -_DIFFERENCE
-            moved[place] += step
-            slope[place] = (cost(moved) - now) / step
-        return now, slope
+        fit = Filtered(model, parameters.to_blocks(vector))
+        try:
+            value, slope = fit.log_likelihood, fit.slope(parameters, vector)
+        except np.linalg.LinAlgError:
+            return _IMPOSSIBLE, np.zeros(len(vector))
+        if not (math.isfinite(value) and np.isfinite(slope).all()):
+            return _IMPOSSIBLE, np.zeros(len(vector))
+        slope[list(fixed or {})] = 0.0
+        return -value, -slope
 
     if not len(start):
         return Filtered(model, parameters.blocks), start

@@ -126,7 +126,9 @@ class Planted:
         transition, seen, covariance = self.filter()
         ahead = covariance @ seen.T
         filtered = covariance - ahead @ ahead.T / (1 + float((seen @ ahead)[0, 0]))
-        known = self.variance * np.eye(len(transition)) - filtered  # the covariance of the states as the filter has them
+        known = (
+            self.variance * np.eye(len(transition)) - filtered
+        )  # the covariance of the states as the filter has them
         shares = np.zeros(len(self.periods))
         for _ in range(horizon):
             known = transition @ known @ transition.T
