@@ -32,7 +32,7 @@ _WORTH_A_FIT = 0.1  # chance above which a calendar cycle is not looked at more 
 _LEAST_GAIN = 0.5  # as the spectrum has it, for a wave to be tried; relative to what a wave must gain
 _BACKGROUNDS = tuple(  # a level that wanders, and a decay, to start from
     (Block(variance=level, rate=0.0, angle=0.0), Block(variance=decay, rate=rate, angle=0.0))
-    for level, decay, rate in ((1e-4, 1.0, 0.3), (1.0, 0.1, 1.0))
+    for level, decay, rate in ((1e-4, 1.0, 0.3), (1e-4, 10.0, 0.1), (1.0, 0.1, 1.0))
 )
 _WIDTHS = (1, 2, 4, 8, 16, 32, 64, 128)  # of lines, in frequencies that a series can tell apart
 
@@ -140,6 +140,9 @@ class Search:
         best = max(fits, key=lambda fit: fit.log_likelihood, default=self.fit)
         if best is not self.fit:
             best, _ = self._refit(self.model, best.blocks)
+            # What the wave taught its neighbours is no merit of the wave.
+            without, _ = self._refit(self.model, best.blocks[:-1])
+            self.fit = max(self.fit, without, key=lambda fit: fit.log_likelihood)
         gain = best.log_likelihood - self.fit.log_likelihood
         return best, self.steps / 2 * math.exp(-min(gain, 700.0))
 
