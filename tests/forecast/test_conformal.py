@@ -23,7 +23,7 @@ from tests.support import warns
 @given(seed=st.integers(0, 2**31), count=st.integers(20, 400), level=st.sampled_from([50, 80, 90, 95]))
 def test_conformal_quantiles_are_those_of_the_definition(seed: int, count: int, level: int) -> None:
     residuals = torch.randn(count, 9, 2, generator=torch.Generator().manual_seed(seed))
-    width = Calibration.of([residuals]).conformal_quantile(level)[0].numpy()
+    width = Calibration.of([residuals], [False]).conformal_quantile(level)[0].numpy()
     ordered = np.sort(abs(residuals.numpy()), axis=0)
     for step in range(9):
         distinct = min(count, 5 * count / (step + 1))  # up to five steps ahead, the definition of split conformal
@@ -40,7 +40,7 @@ def test_intervals_have_nominal_coverage_if_residuals_stay_as_they_were() -> Non
     coverage = []
     for _ in range(300):
         residuals = torch.randn(101, 4, 1, generator=generator)
-        width = Calibration.of([residuals[:-1]]).conformal_quantile(80)[0]
+        width = Calibration.of([residuals[:-1]], [False]).conformal_quantile(80)[0]
         coverage.append(float((residuals[-1].abs() <= width).float().mean()))
     # 1200 values of 80 % or a little more, those of one draw dependent through its quantiles: a standard error of 1 %.
     assert 0.78 < np.mean(coverage) < 0.84
@@ -49,12 +49,12 @@ def test_intervals_have_nominal_coverage_if_residuals_stay_as_they_were() -> Non
 def test_unobserved_residuals_are_left_out() -> None:
     residuals = torch.randn(100, 2, 1, generator=torch.Generator().manual_seed(0))
     holes = torch.cat([residuals, torch.full((50, 2, 1), math.nan)])[torch.randperm(150)]
-    torch.testing.assert_close(Calibration.of([holes]).table, Calibration.of([residuals]).table)
+    torch.testing.assert_close(Calibration.of([holes], [False]).table, Calibration.of([residuals], [False]).table)
 
 
 def test_series_are_kept_apart() -> None:
     residuals = torch.randn(100, 2, 1, generator=torch.Generator().manual_seed(0))
-    calibration = Calibration.of([residuals, 10 * residuals])
+    calibration = Calibration.of([residuals, 10 * residuals], [False, False])
     torch.testing.assert_close(calibration.conformal_quantile(80)[1], 10 * calibration.conformal_quantile(80)[0])
     torch.testing.assert_close(calibration.rows([1]).conformal_quantile(80)[0], calibration.conformal_quantile(80)[1])
 
@@ -62,7 +62,7 @@ def test_series_are_kept_apart() -> None:
 def test_residuals_too_few_for_a_level_are_taken_to_be_normal() -> None:
     """Of a hundred thousand series with six residuals each, as many hold the seventh as Student's t says."""
     residuals = torch.randn(7, 1, 100_000, generator=torch.Generator().manual_seed(0))
-    calibration = Calibration.of([residuals[:6]])
+    calibration = Calibration.of([residuals[:6]], [False])
     with warns(InputWarning, "90 %", " 9 ", " 6"):
         width = calibration.conformal_quantile(90)[0]
     normal = stats.t.ppf(0.95, 6) * residuals[:6].square().mean(0).sqrt()
@@ -75,7 +75,7 @@ def test_residuals_that_overlap_are_worth_fewer() -> None:
     """Of 20 forecasts 24 steps ahead, at most some four have nothing in common: the largest error is not enough."""
     steps = torch.randn(20 + 24, generator=torch.Generator().manual_seed(0)).cumsum(0)
     residuals = torch.stack([steps[at : at + 24] - steps[at] for at in range(20)])[..., None]
-    width = Calibration.of([residuals]).conformal_quantile(95)[0, :, 0]
+    width = Calibration.of([residuals], [False]).conformal_quantile(95)[0, :, 0]
     distinct = 5 * 20 / torch.arange(1, 25)
     normal = torch.from_numpy(stats.t.ppf(0.975, distinct)) * residuals[..., 0].double().square().mean(0).sqrt()
     largest = residuals[..., 0].abs().amax(0)
@@ -87,13 +87,13 @@ def test_residuals_that_overlap_are_worth_fewer() -> None:
 def test_few_residuals_of_one_series_change_nothing_for_others() -> None:
     residuals = torch.randn(19, 2, 1, generator=torch.Generator().manual_seed(0))
     with warns(InputWarning, "95 %", " 19 ", " 18"):
-        quantiles = Calibration.of([residuals, residuals[:18]]).conformal_quantile(95)
-    torch.testing.assert_close(quantiles[0], Calibration.of([residuals]).conformal_quantile(95)[0])
+        quantiles = Calibration.of([residuals, residuals[:18]], [False, False]).conformal_quantile(95)
+    torch.testing.assert_close(quantiles[0], Calibration.of([residuals], [False]).conformal_quantile(95)[0])
 
 
 def test_without_residuals_there_is_no_interval() -> None:
     with pytest.raises(TableError):
-        Calibration.of([torch.zeros(0, 2, 1)]).conformal_quantile(80)
+        Calibration.of([torch.zeros(0, 2, 1)], [False]).conformal_quantile(80)
 
 
 class Crossing(torch.nn.Module):

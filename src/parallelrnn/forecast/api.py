@@ -23,6 +23,7 @@ from parallelrnn.errors import (
     check_integer,
     check_number,
 )
+from parallelrnn.forecast.conformal import Calibration
 from parallelrnn.forecast.data import (
     Array,
     Columns,
@@ -245,6 +246,7 @@ class Forecaster:
             raise ArgumentError("there is no checkpoint to resume from", argument="resume", hint="give {checkpoint}")
         self._state, self._fitted_series = fit_panel(self, panel, val_size, directory), panel.series
         warn_short_series(panel.series)
+        _warn_of_changes(self._state, panel.series, self._state.calibration)
         self._backend = as_frame(df).implementation.value
         return self
 
@@ -259,6 +261,8 @@ class Forecaster:
         if df is not None:
             warn_short_series(dataset.series)
             calibration, backend = state.recalibrate(dataset) if levels else None, as_frame(df).implementation
+            if calibration is not None:
+                _warn_of_changes(state, dataset.series, calibration)
         columns, encoded = state.forecast(dataset, dataset.last, levels, calibration)
         if decompose:
             columns |= state.components(dataset, dataset.last, encoded).columns(state.grid.step)
@@ -440,6 +444,12 @@ class Forecaster:
         if self._state is None:
             raise NotFittedError("this forecaster is not fitted", code="call fit(df), or Forecaster.load(path)")
         return self._state
+
+
+def _warn_of_changes(state: ForecasterState, series: Sequence[Series], calibration: Calibration) -> None:
+    if state.quantiles is None:  # else intervals do not follow errors
+        for notice in state.change_notices(series, calibration):
+            warn_user(notice)
 
 
 def check_levels(levels: Any) -> tuple[float, ...]:

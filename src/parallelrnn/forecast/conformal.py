@@ -1,4 +1,7 @@
-"""Prediction intervals by split conformal prediction, from the residuals of recent forecasts at each step ahead."""
+"""Prediction intervals by split conformal prediction, from the residuals of recent forecasts at each step ahead.
+
+Where errors have grown, intervals are as wide as these errors ask for.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from parallelrnn.errors import TableError
+from parallelrnn.forecast.change import adapted_quantiles, find_change
 from parallelrnn.forecast.data import warn_user
 from parallelrnn.forecast.windows import WindowDataset
 
@@ -28,17 +32,32 @@ class Calibration:
 
     table: Tensor  # (series, LEVELS, H, C): the residuals at levels 1 / LEVELS, 2 / LEVELS, ..., 1
     counts: Tensor  # (series, H), the number of residuals that they come from
+    changed: Tensor  # (series,), for how many steps errors have been larger than before; 0 if they are not
 
     @classmethod
-    def of(cls, residuals: Sequence[Tensor]) -> Calibration:
-        """Calibrate on the residuals (N, H, C) of each series, NaN where the future was not observed."""
+    def of(cls, residuals: Sequence[Tensor], ordered: Sequence[bool]) -> Calibration:
+        """Calibrate on the residuals (N, H, C) of each series, NaN where the future was not observed.
+
+        Those that are `ordered` come from consecutive forecasts of one series, in which errors may change.
+        """
         levels = torch.arange(1, LEVELS + 1, dtype=torch.float64) / LEVELS
-        table = torch.stack([_upper_quantiles(own.abs(), levels) for own in residuals])
-        return cls(table, torch.stack([(~own.isnan()).sum(0).amin(-1) for own in residuals]))
+        tables = [_upper_quantiles(own.abs(), levels) for own in residuals]
+        changed = [find_change(own) if is_one else 0 for own, is_one in zip(residuals, ordered, strict=True)]
+        for index, since in enumerate(changed):
+            if since:
+                tables[index] = torch.maximum(tables[index], adapted_quantiles(residuals[index], since, levels))
+        counts = [(~own.isnan()).sum(0).amin(-1) for own in residuals]
+        return cls(torch.stack(tables), torch.stack(counts), torch.tensor(changed))
+
+    @classmethod
+    def cat(cls, parts: Sequence[Calibration]) -> Calibration:
+        """Join those of several series."""
+        return cls(*(torch.cat([getattr(part, name) for part in parts]) for name in ("table", "counts", "changed")))
 
     def rows(self, indices: Sequence[int]) -> Calibration:
         """Return those of some series."""
-        return Calibration(self.table[list(indices)], self.counts[list(indices)])
+        rows = list(indices)
+        return Calibration(self.table[rows], self.counts[rows], self.changed[rows])
 
     def supports(self, level: float) -> bool:
         """Return whether every series has residuals enough for an interval of `level` per cent."""
@@ -89,7 +108,9 @@ def calibrate(network: nn.Module, dataset: WindowDataset, median_index: int, fir
     residuals = calibration_residuals(network, dataset, median_index, first)
     pooled = torch.cat(residuals)
     pooled = pooled[:: max(1, len(pooled) // recent_windows(dataset.horizon))]
-    return Calibration.of([*(own if are_enough(own) else pooled for own in residuals), pooled])
+    alone = [are_enough(own) for own in residuals]
+    each = [own if is_enough else pooled for own, is_enough in zip(residuals, alone, strict=True)]
+    return Calibration.of([*each, pooled], [*alone, False])
 
 
 def calibration_residuals(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import cmath
+import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -38,6 +39,7 @@ class Explanation:
     features: Features
     components: Any
     reading: Findings | None = None
+    notices: tuple[str, ...] = ()  # of errors that have changed
     backend: Any = "pandas"
 
     @property
@@ -51,7 +53,9 @@ class Explanation:
     def summary(self, most: int = 5) -> Summary:
         """Return the findings and the most important modes, for the terminal."""
         modes = self.modes.summary(most)
-        return modes if self.reading is None else Summary(f"{self.reading.display(most).text()}\n\n{modes}")
+        findings = [] if self.reading is None else [self.reading.display(most).text()]
+        notices = [textwrap.fill(notice, 80) for notice in self.notices]
+        return Summary("\n\n".join([*findings, *notices, modes]))
 
 
 @dataclass(frozen=True)

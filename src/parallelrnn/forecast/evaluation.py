@@ -204,7 +204,7 @@ def _coverage(
             recent = residuals[max(0, origin - start - recent_windows(state.horizon)) : origin - start]
             if len(recent) < state.horizon + MIN_RESIDUALS:
                 continue
-            calibration = Calibration.of([known_residuals(recent)])
+            calibration = Calibration.of([known_residuals(recent)], [True])
             observed = ~current.isnan()
             for level in filter(calibration.supports, levels):
                 width = calibration.conformal_quantile(level)[0]

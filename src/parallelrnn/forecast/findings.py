@@ -21,20 +21,21 @@ from parallelrnn.forecast.state import ForecasterState
 from parallelrnn.interpret.findings import Finding, Findings
 from parallelrnn.interpret.uncertainty import Interval
 
-_MAX_STEPS = 12_000  # of a panel, that findings are read from
-_MAX_SERIES = 40  # of a panel, that findings are read from
+_MAX_STEPS = 8000  # of a panel, that findings are read from
+_MAX_SERIES = 20  # of a panel, that findings are read from
 _MIN_STEPS = 20  # of a series, that anything can be found in
 _HALF_WIDTH = 1.6449  # of a 90 % interval of a normal distribution, in deviations
-_PROFILE_POINTS = 6  # rates at most, at which a limit of a half-life is looked for
+_PROFILE_POINTS = 6  # values of a parameter at most, at which its limit is looked for
 _PROFILE_TOLERANCE = 0.05  # of such a limit, in deviations
 _PROFILE_ITERATIONS = 8
-_DEVIATIONS = (0.02, 2.0)  # of the logarithm of a rate: what may be expected of them
+_DEVIATIONS = (1e-3, 2.0)  # of a parameter: where the search for its limits starts
+_FEW_SWINGS = (1.5, 0.3)  # by how much limits widen: relative to the number of swings, and at most
 _ENDLESS = 10  # lengths of the series; longer half-lives are not told from endless ones
 
 
 def read_findings(state: ForecasterState, series: Sequence[Series]) -> Findings:
     """Return what series show, and how much of that the forecasts of a fitted state contain."""
-    found = find(series, state.periods, state.horizon)
+    found, rest = find(series, state.periods, state.horizon)
     dataset, origins = state.dataset(series), state.sample_origins
     windows = torch.from_numpy(origins - np.array([(0, series[index].position) for index in origins[:, 0]]))
     forecasts = state.forecast(dataset, windows)[0]["yhat"]  # (N, H, C)
@@ -52,38 +53,46 @@ def read_findings(state: ForecasterState, series: Sequence[Series]) -> Findings:
     shares = forecast_shares(flat, [basis for _, basis in found])
     rows = tuple(replace(finding, share_forecast=share) for (finding, _), share in zip(found, shares, strict=True))
     count = sum(single.values.shape[1] for single in series)
-    return Findings(rows=rows, explained=explained, time=state.grid.step, horizon=state.horizon, series=count)
+    return Findings(
+        rows=rows, explained=explained, rest=rest, time=state.grid.step, horizon=state.horizon, series=count
+    )
 
 
-def find(series: Sequence[Series], periods: Sequence[float], horizon: int) -> list[tuple[Finding, Array]]:
-    """Return the findings of series, each with its shape over the horizon: a basis (H, 1 or more)."""
+def find(series: Sequence[Series], periods: Sequence[float], horizon: int) -> tuple[list[tuple[Finding, Array]], str]:
+    """Return the findings of series, each with its shape over the horizon, a basis (H, 1 or more); and what is left."""
     columns = _recent_columns(series)
     if not columns:
-        return []
+        return [], "unknown"
     search = Search([values for values, _ in columns], [position for _, position in columns], periods)
     if not (search.waves or search.calendar or search.has_trend):
-        return []
-    kinds = ["trend"] * search.has_trend + ["calendar"] * len(search.calendar) + ["cycle"] * len(search.waves)
-    unknown, never = Interval(math.nan, math.nan, math.nan), _exactly(math.inf)
+        return [], search.rest()
     parameters = Parameters(search.fit.blocks, search.steps)
     spread = covariance(search.model, parameters, parameters.start)
-    half_lives = [_half_life(search, block, spread) for block in search.waves]
-    endless = [block for block, fate in zip(search.waves, half_lives, strict=True) if math.isnan(fate.estimate)]
-    of_period = [*[unknown] * search.has_trend, *map(_exactly, search.calendar), *_periods(search, spread)]
-    of_half_life = [*[never] * (len(kinds) - len(half_lives)), *half_lives]
-    shares = _shares(search, horizon, endless)
-    ahead = np.arange(1.0, horizon + 1)
+    unknown, never = Interval(math.nan, math.nan, math.nan), _exactly(math.inf)
+    rows = [("trend", unknown, never)] * search.has_trend
+    rows += [("calendar", _exactly(period), never) for period in search.calendar]
+    endless: list[int] = []
+    for block in search.waves:
+        half_life = _half_life(search, block, spread)
+        rows.append(("cycle", _period(search, block, half_life, spread), half_life))
+        endless += [block] * math.isnan(half_life.estimate)
     findings = []
-    for kind, period, half_life, share in zip(kinds, of_period, of_half_life, shares, strict=True):
-        rate = 0.0 if kind != "cycle" or math.isnan(half_life.estimate) else math.log(2) / half_life.estimate
-        ks = search.lines_of(period.estimate) if kind == "calendar" else [1]
-        basis = [ahead] if kind == "trend" else []
-        if kind != "trend":
-            turns = [2 * math.pi * k / period.estimate * ahead for k in ks]
-            basis = [np.exp(-rate * ahead) * wave(turn) for turn in turns for wave in (np.cos, np.sin)]
+    for (kind, period, half_life), share in zip(rows, _shares(search, horizon, endless), strict=True):
+        lines = search.lines_of(period.estimate) if kind == "calendar" else [1]
         finding = Finding(kind=kind, period=period, half_life=half_life, share_forecast=unknown, share_series=share)
-        findings.append((finding, np.column_stack(basis)))
-    return sorted(findings, key=lambda pair: -pair[0].share_series.estimate)
+        findings.append((finding, _shape(finding, lines, horizon)))
+    return sorted(findings, key=lambda pair: -pair[0].share_series.estimate), search.rest()
+
+
+def _shape(finding: Finding, lines: Sequence[int], horizon: int) -> Array:
+    """Return what a finding may look like over the horizon: a basis (H, 1 or more)."""
+    ahead = np.arange(1.0, horizon + 1)
+    if finding.kind == "trend":
+        return ahead[:, None]
+    half_life = finding.half_life.estimate
+    decay = np.ones(horizon) if math.isnan(half_life) else 0.5 ** (ahead / half_life)
+    turns = [2 * math.pi * k / finding.period.estimate * ahead for k in lines]
+    return np.column_stack([decay * wave(turn) for turn in turns for wave in (np.cos, np.sin)])
 
 
 def _exactly(value: float) -> Interval:
@@ -108,54 +117,66 @@ def _recent_columns(series: Sequence[Series]) -> list[tuple[Array, int]]:
     return columns
 
 
-def _periods(search: Search, spread: Array) -> list[Interval]:
-    """Return the periods of waves and their limits, by the curvature of the likelihood."""
-    parameters = Parameters(search.fit.blocks, search.steps)
-    vector, periods = parameters.start, []
-    for block in search.waves:
-        place = parameters.places.index((block, "angle"))
-        turns, width = vector[place], _HALF_WIDTH * math.sqrt(spread[place, place])
-        low, high = search.steps / (turns + width), search.steps / max(turns - width, 1e-9)
-        periods.append(Interval(search.steps / turns, low, high))
-    return periods
+class _Profile:
+    """The likelihood of one parameter of a search's fit, with all others at their best.
+
+    The root of the loss in log likelihood is nearly linear in a parameter, so that few of its values need a look.
+    """
+
+    def __init__(self, search: Search, spread: Array, block: int, name: str) -> None:
+        self.search, self.parameters = search, Parameters(search.fit.blocks, search.steps)
+        self.place = self.parameters.places.index((block, name))
+        self.vector, variance = self.parameters.start, float(spread[self.place, self.place])
+        self.along = spread[self.place] / variance if variance > 0 else np.zeros(len(self.vector))
+        self.deviation = min(max(math.sqrt(variance), _DEVIATIONS[0]), _DEVIATIONS[1])
+
+    @property
+    def fitted(self) -> float:
+        """The most likely value."""
+        return float(self.vector[self.place])
+
+    def limit(self, sign: int, end: float, width: float = _HALF_WIDTH) -> float | None:
+        """Return the limit on one side of a 90 % interval, or None if all values up to the end are likely."""
+        step, furthest = width * self.deviation, abs(end - self.fitted)
+        for _ in range(_PROFILE_POINTS):
+            step = min(step, furthest)
+            lost = self._loss(self.fitted + sign * step)
+            if lost < width and step == furthest:
+                return None
+            if abs(lost - width) < _PROFILE_TOLERANCE:
+                break
+            step *= min(4.0, width / max(lost, 1e-9))
+        return self.fitted + sign * step
+
+    def _loss(self, value: float) -> float:
+        start = self.vector + (value - self.fitted) * self.along
+        fixed = {self.place: value}
+        profile, _ = maximize(self.search.model, self.parameters, fixed, _PROFILE_ITERATIONS, start)
+        return math.sqrt(2 * max(0.0, self.search.fit.log_likelihood - profile.log_likelihood))
+
+
+def _period(search: Search, block: int, half_life: Interval, spread: Array) -> Interval:
+    """Return the period of a wave and its limits."""
+    turns = _Profile(search, spread, block, "angle")
+    # A wave that fades begins anew every half-life or so; of few such swings, the likelihood is too sure.
+    swings = math.log(2) * search.steps * len(search.series) / half_life.estimate
+    width = _HALF_WIDTH * (1.0 if math.isnan(swings) else 1 + min(_FEW_SWINGS[0] / swings, _FEW_SWINGS[1]))
+    ends = turns.parameters.bounds[turns.place]
+    few, many = turns.limit(-1, ends[0], width) or ends[0], turns.limit(1, ends[1], width) or ends[1]
+    return Interval(search.steps / turns.fitted, search.steps / many, search.steps / few)
 
 
 def _half_life(search: Search, block: int, spread: Array) -> Interval:
-    """Return the half-life of a wave and its limits, by the profile of the likelihood.
-
-    The root of the loss in likelihood is nearly linear in the logarithm of the rate, so that few rates need a look.
-    """
-    parameters = Parameters(search.fit.blocks, search.steps)
-    place = parameters.places.index((block, "rate"))
-    vector = parameters.start
-    fitted, fastest = vector[place], parameters.bounds[place][1]
+    """Return the half-life of a wave and its limits; NaN if the data do not say whether it fades."""
+    rate = _Profile(search, spread, block, "rate")
+    fastest = rate.parameters.bounds[rate.place][1]
     slowest = math.log(math.log(2) / (_ENDLESS * search.steps))
-    along = spread[place] / spread[place, place] if spread[place, place] > 0 else np.zeros(len(vector))
-    deviation = min(max(math.sqrt(spread[place, place]), _DEVIATIONS[0]), _DEVIATIONS[1])
-
-    def loss(rate: float) -> float:
-        start = vector + (rate - fitted) * along
-        profile, _ = maximize(search.model, parameters, {place: rate}, _PROFILE_ITERATIONS, start)
-        return math.sqrt(2 * max(0.0, search.fit.log_likelihood - profile.log_likelihood))
-
-    def limit(sign: int, end: float) -> float | None:
-        """Return the limit of the rate on one side, or None if all rates up to the end are likely."""
-        step = _HALF_WIDTH * deviation
-        for _ in range(_PROFILE_POINTS):
-            step = min(step, abs(end - fitted))
-            lost = loss(fitted + sign * step)
-            if lost < _HALF_WIDTH and step == abs(end - fitted):
-                return None
-            if abs(lost - _HALF_WIDTH) < _PROFILE_TOLERANCE:
-                break
-            step *= min(4.0, _HALF_WIDTH / max(lost, 1e-9))
-        return float(fitted + sign * step)
-
-    fast, slow = limit(1, fastest), limit(-1, slowest) if fitted > slowest else None
+    fast = rate.limit(1, fastest)
+    slow = rate.limit(-1, slowest) if rate.fitted > slowest else None
     low = math.log(2) / math.exp(fastest if fast is None else fast)
     if slow is None:
         return Interval(math.nan, low, math.inf)
-    return Interval(math.log(2) / math.exp(fitted), low, math.log(2) / math.exp(slow))
+    return Interval(math.log(2) / math.exp(rate.fitted), low, math.log(2) / math.exp(slow))
 
 
 def _shares(search: Search, horizon: int, endless: Sequence[int]) -> list[Interval]:

@@ -22,7 +22,7 @@ from parallelrnn.forecast.model import DECODERS, NORMALIZATIONS, EncodedWindows,
 from parallelrnn.forecast.seasonality import HARMONICS
 from parallelrnn.forecast.state import ForecasterState
 from parallelrnn.forecast.windows import CovariateScaler, Cycle, SeriesScaler
-from parallelrnn.interpret.findings import KINDS, NUMBERS, Finding, Findings
+from parallelrnn.interpret.findings import KINDS, NUMBERS, RESTS, Finding, Findings
 from parallelrnn.interpret.uncertainty import Interval
 from parallelrnn.io import (
     Metadata,
@@ -48,7 +48,10 @@ _ROWS = ("values", "observed", "past", "future")  # arrays with a row for each s
 _SCALES = ("mean", "scale", "integer_valued", "non_negative")
 _EXOG = ("past", "future", "static")
 _ENCODED = ("state", "level", "scale", "exog_effect")
-_INTEGERS = ("series.steps", "cycle.series", "sample.origins", "findings.kind")
+_INTEGERS = (
+    *("series.steps", "cycle.series", "sample.origins"),
+    *("calibration.changed", "findings.kind", "findings.rest"),
+)
 # Arguments that the network has too; None leaves the choice to `fit`.
 _SHARED = (
     *("block_size", "cell", "decoder", "dropout", "gate"),
@@ -89,6 +92,7 @@ def save(path: str | Path, forecaster: Forecaster, state: ForecasterState, backe
         "findings.kind": np.array([KINDS.index(finding.kind) for finding in findings], dtype=np.int64),
         "findings.numbers": np.array(numbers, dtype=np.float64).reshape(-1, len(NUMBERS), 3),
         "findings.explained": np.array([math.nan if state.findings is None else state.findings.explained]),
+        "findings.rest": np.array([0 if state.findings is None else RESTS.index(state.findings.rest)]),
     }
     if state.findings is None:
         arrays = {name: array for name, array in arrays.items() if not name.startswith("findings.")}
@@ -97,6 +101,7 @@ def save(path: str | Path, forecaster: Forecaster, state: ForecasterState, backe
         **{name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()},
         "calibration.table": state.calibration.table,
         "calibration.counts": state.calibration.counts,
+        "calibration.changed": state.calibration.changed,
         **{f"sample.{name}": getattr(state.sample, name) for name in _ENCODED},
     }
     return save_model(path, KIND, VERSION, metadata, tensors)
@@ -168,7 +173,7 @@ def _build(cls: type[Forecaster], metadata: Metadata, tensors: Tensors) -> tuple
         ),
         trained_until=tuple(trained_until.tolist()),
         recent=tuple(Series(**dict(zip(keys, values, strict=True))) for values in series),
-        calibration=Calibration(tensors["calibration.table"], tensors["calibration.counts"]),
+        calibration=Calibration(*(tensors[f"calibration.{name}"] for name in ("table", "counts", "changed"))),
         sample=EncodedWindows(**{name: tensors[f"sample.{name}"] for name in _ENCODED}),
         sample_origins=arrays["sample.origins"],
         quantiles=None if forecaster.quantiles is None else tuple(forecaster.quantiles),
@@ -186,8 +191,8 @@ def _findings(arrays: dict[str, Any], grid: Grid, horizon: int, series: int) -> 
         Finding(kind=KINDS[kind], **{name: Interval(*map(float, own)) for name, own in zip(NUMBERS, each, strict=True)})
         for kind, each in zip(arrays["findings.kind"], arrays["findings.numbers"], strict=True)
     )
-    (explained,) = arrays["findings.explained"].tolist()
-    return Findings(rows=rows, explained=explained, time=grid.step, horizon=horizon, series=series)
+    (explained,), (rest,) = arrays["findings.explained"].tolist(), arrays["findings.rest"].tolist()
+    return Findings(rows=rows, explained=explained, rest=RESTS[rest], time=grid.step, horizon=horizon, series=series)
 
 
 def _check_metadata(
@@ -218,9 +223,16 @@ def _check_metadata(
             "targets": config.channels in (1, len(columns.targets)),
             "covariates": all(getattr(columns, name) == getattr(forecaster, f"{name}_covariates") for name in _EXOG),
             **{name: tensors[f"series.{name}"].shape[1] == getattr(config, name) for name in _EXOG},
+            "findings": _in_range("findings.kind", len(KINDS), tensors)
+            and _in_range("findings.rest", len(RESTS), tensors),
+            "changes": _in_range("calibration.changed", _MAX_LOOKBACK, tensors),
             "integers": all(tensors[name].dtype == torch.int64 for name in _INTEGERS if name in tensors),
         }
     )
+
+
+def _in_range(name: str, count: int, tensors: Tensors) -> bool:
+    return name not in tensors or bool(((tensors[name] >= 0) & (tensors[name] < count)).all())
 
 
 def _shapes(config: NetworkConfig, count: int, tensors: Tensors) -> dict[str, tuple[int, ...]]:
@@ -230,7 +242,7 @@ def _shapes(config: NetworkConfig, count: int, tensors: Tensors) -> dict[str, tu
     findings = {}
     if "findings.kind" in tensors:
         rows = len(tensors["findings.kind"])
-        findings = {"kind": (rows,), "numbers": (rows, len(NUMBERS), 3), "explained": (1,)}
+        findings = {"kind": (rows,), "numbers": (rows, len(NUMBERS), 3), "explained": (1,), "rest": (1,)}
     return {
         **{f"findings.{name}": shape for name, shape in findings.items()},
         **{f"covariates.{name}": (2, getattr(config, name)) for name in _EXOG},
@@ -244,6 +256,7 @@ def _shapes(config: NetworkConfig, count: int, tensors: Tensors) -> dict[str, tu
         "cycle.waves": (cycles, 2, HARMONICS, channels),
         "calibration.table": (count + 1, LEVELS, horizon, channels),
         "calibration.counts": (count + 1, horizon),
+        "calibration.changed": (count + 1,),
         "sample.origins": (sample, 2),
         "sample.state": (sample, config.hidden_size + config.static),
         **{f"sample.{name}": (sample, 1, channels) for name in ("level", "scale")},
@@ -276,6 +289,7 @@ def _upgrade(metadata: Metadata, tensors: Tensors) -> tuple[Metadata, Tensors]:
     for name, old in (("past", "past"), ("future", "known"), ("static", "static")):
         upgraded[f"covariates.{name}"] = torch.stack([tensors[f"covariates.{old}_{part}"] for part in _SCALES[:2]])
     upgraded |= {
+        "calibration.changed": torch.zeros(len(series) + 1, dtype=torch.int64),
         **{f"series.{name}": torch.cat(each(name)) for name in _ROWS},
         "series.static": torch.stack(each("static")),
         "series.steps": integers(steps, 3),

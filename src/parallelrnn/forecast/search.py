@@ -25,6 +25,7 @@ _LEAST_TURNS = 3  # of a wave, that the data must hold
 _VISIBLE = 0.15  # half-life over period, below which a wave is a decay to the eye: 1 % is left after a turn
 _SHORT_MEMORY = 3.0  # steps; waves of shorter half-lives stand for moving averages and the like
 _MAX_BLOCKS = 5  # waves and calendar cycles that are looked for
+_MAX_HIDDEN = 2  # waves that stand for short memory; what takes more has a memory that waves do not describe
 _STARTS = 2  # waves that are tried at a time
 _MUCH_SIGNAL = 10.0  # variance of blocks relative to the noise, above which there may be too little of it
 _FIRST_STEPS = 12  # of a search from each start, of which the best goes on
@@ -50,6 +51,7 @@ class Search:
         self.fit = max(
             (self._refit(self.model, start)[0] for start in _BACKGROUNDS), key=lambda fit: fit.log_likelihood
         )
+        hidden = 0
         for _ in range(_MAX_BLOCKS):
             wave, chance = self._best_wave()
             calendar = {period: self._with_calendar(period) for period in candidates if period not in self.calendar}
@@ -58,9 +60,11 @@ class Search:
                 self.calendar = tuple(sorted((*self.calendar, best)))
                 self.model, self.fit = self.model_of(self.calendar), calendar[best][0]
                 self._drop_waves_of_calendar()
-            elif chance < _ALPHA:
-                if not self._is_of_calendar(wave.blocks[-1]) and self._is_visible(wave):
+            elif chance < _ALPHA and hidden < _MAX_HIDDEN:
+                is_cycle = self._is_visible(wave)
+                if is_cycle and not self._is_of_calendar(wave.blocks[-1]):
                     self.waves.append(len(wave.blocks) - 1)
+                hidden += not is_cycle
                 self.fit = wave
             else:
                 break
@@ -202,6 +206,16 @@ class Search:
             varying = tuple(index for index in own if index not in taken and index not in self.waves)
             parts.append(Part(columns=self.columns_of(self.calendar, period), blocks=varying))
         return parts
+
+    def rest(self) -> str:
+        """Return what most of the series is without its findings, one of `RESTS`."""
+        variances = self.fit.smoothed.var(axis=0) / float(self.fit.noise.mean())
+        powers = {"noise": 1.0, "level": 0.0, "decay": 0.0}
+        for block, variance in zip(self.fit.blocks, variances, strict=True):
+            if block.size == 1:
+                is_memory = block.angle == 0 and block.rate <= math.log(2)  # of a step or more
+                powers["level" if block.rate == 0 else "decay" if is_memory else "noise"] += float(variance)
+        return max(powers, key=lambda name: powers[name])
 
     def lines_of(self, period: float) -> list[int]:
         """Return the harmonics of a calendar cycle."""

@@ -27,6 +27,7 @@ from parallelrnn.nn import WaveDecoder
 
 _DEFAULT_LEVELS = (95.0, 80.0)  # per cent
 _SAME_QUANTILE = 1e-9
+_MOST_NOTICES = 3  # series that a notice names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,10 +91,31 @@ class ForecasterState:
             first.append(max(full, (0 if row < 0 else self.trained_until[row]) - series.position))
         residuals = calibration_residuals(self.network, dataset, self.median_index, first)
         each = [
-            Calibration.of([own]) if are_enough(own) else self.calibration.rows([row])
+            Calibration.of([own], [True]) if are_enough(own) else self.calibration.rows([row])
             for row, own in zip(index, residuals, strict=True)
         ]
-        return Calibration(torch.cat([own.table for own in each]), torch.cat([own.counts for own in each]))
+        return Calibration.cat(each)
+
+    def change_notices(self, series: Sequence[Series], calibration: Calibration) -> list[str]:
+        """Say of which series errors have grown, and since when."""
+        changed = [(own, n) for own, n in zip(series, calibration.changed.tolist(), strict=False) if n]
+        if not changed:
+            return []
+        texts = []
+        for own, n in changed[:_MOST_NOTICES]:
+            stamp = self.grid.stamps(own.end - n, 1)[0]
+            since = (
+                stamp
+                if isinstance(self.grid.freq, int)
+                else f"{stamp:%Y-%m-%d}" + f"{stamp: %H:%M}" * (stamp != stamp.normalize())
+            )
+            texts.append(f"{own.name!r} since {since}" if len(series) > 1 else f"since {since}")
+        more = f" and {len(changed) - _MOST_NOTICES} others" if len(changed) > _MOST_NOTICES else ""
+        which = f"forecasts of {len(changed)} of {len(series)} series" if len(series) > 1 else "forecasts"
+        return [
+            f"Something has changed: {which} have missed by more than before ({', '.join(texts)}{more}). Intervals are "
+            "wider by that; the findings describe the whole series, and may not hold after the change."
+        ]
 
     @torch.no_grad()
     def forecast(
@@ -143,7 +165,8 @@ class ForecasterState:
             where = "calendar cycles only: a linear decoder has no modes"
         time = self.grid.step
         modes, features = sample.table(time, where, current), memory_features(self.network, time)
-        return Explanation(modes, features, table, self.findings, backend)
+        notices = tuple(self.change_notices(self.recent, self.calibration))
+        return Explanation(modes, features, table, self.findings, notices, backend)
 
     def default_levels(self) -> tuple[float, ...]:
         """Return the levels to show where the user gives none, as far as the data support them; the widest first."""

@@ -15,6 +15,9 @@ from parallelrnn.interpret.uncertainty import Interval
 KINDS = ("level", "trend", "calendar", "cycle", "decay")
 NUMBERS = ("period", "half_life", "share_forecast", "share_series")
 LEVEL = 90  # per cent, of all intervals
+# What is left of series without their findings: nothing was looked at, a steady level and noise, a level that wanders
+# (R-1 at modulus one), or a level and deviations from it that fade (R-1 below one).
+RESTS = ("unknown", "noise", "level", "decay")
 _LIMITS = (("", "estimate"), (f"-lo-{LEVEL}", "low"), (f"-hi-{LEVEL}", "high"))
 _STRONG_SHARE = 0.05  # of the series, that a strong finding explains at least, at the lower limit
 _LITTLE = 0.1  # of the variation of a series: forecasts that explain less move little
@@ -26,6 +29,10 @@ _SENTENCES = {
     "of the movement of forecasts.",
     "none": "No trend, calendar cycle or cycle stands out from noise in these data. What forecasts are made of is "
     "listed below; none of it is a finding.",
+    "unknown": "",
+    "noise": "What is left looks like noise around a steady level, which is the best forecast of it.",
+    "level": "What is left is a level that wanders: its last value is close to the best forecast of it.",
+    "decay": "What is left deviates from a steady level, with a memory that fades.",
     "much": "Forecasts explain {explained} of the variation of {these} {ahead}, measured on data that training did not "
     "see.",
     "little": "Forecasts of {these} move little: they explain {explained} of the variation {ahead}, measured on data "
@@ -63,6 +70,7 @@ class Findings(Sequence[Finding]):
 
     rows: tuple[Finding, ...]
     explained: float  # of the variation of the series by all forecasts, out of sample
+    rest: str  # one of RESTS
     time: Step
     horizon: int
     series: int  # how many
@@ -113,11 +121,11 @@ class Findings(Sequence[Finding]):
             explained = "nothing" if self.explained < 0.005 else f"{self.explained:.0%}"
             texts.append(_SENTENCES[key].format(these=these, explained=explained, ahead=ahead))
         if not self.rows:
-            return [*texts, _SENTENCES["none"]]
+            texts.append(_SENTENCES["none"])
         for row in sorted(self.rows, key=lambda row: row.evidence):  # strong ones first
             shares = {"series": row.share_series.format(), "forecast": row.share_forecast.format()}
             texts.append(_SENTENCES[row.evidence].format(what=row.phrase(self.time), ahead=ahead, **shares))
-        return texts
+        return [*texts, *filter(None, [_SENTENCES[self.rest]])]
 
 
 def _of_period(row: Finding, time: Step) -> str:

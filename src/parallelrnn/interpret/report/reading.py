@@ -79,6 +79,7 @@ class Reading:
     missing: dict[str, str]
     outlook: Outlook | None = None  # of a forecaster
     findings: Findings | None = None  # of a forecaster
+    notices: tuple[str, ...] = ()  # what a reader should know before trusting the rest
 
 
 def read(

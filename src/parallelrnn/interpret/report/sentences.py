@@ -24,7 +24,7 @@ def lead(reading: Reading) -> list[str]:
     first = [_cycles(reading)]
     if reading.findings is not None:
         first = [*reading.findings.sentences(), "" if reading.modes is not None else reading.missing["modes"]]
-    return [text for text in (*first, _memory(reading), _validity(reading)) if text]
+    return [text for text in (*first, *reading.notices, _memory(reading), _validity(reading)) if text]
 
 
 def phrase(row: Row, time: Step, wave: str = "cycle") -> str:

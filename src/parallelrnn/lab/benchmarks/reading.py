@@ -157,7 +157,8 @@ def as_series(values: Array) -> Series:
 
 def read(series: Sequence[Array]) -> dict[str, Any]:
     """Return the findings of series."""
-    return {"findings": [_numbers(finding) for finding, _ in find(list(map(as_series, series)), CALENDAR, HORIZON)]}
+    found, _ = find(list(map(as_series, series)), CALENDAR, HORIZON)
+    return {"findings": [_numbers(finding) for finding, _ in found]}
 
 
 def _numbers(finding: Finding) -> dict[str, Any]:
@@ -289,3 +290,140 @@ def _methods(planted: Planted | None) -> dict[str, Callable[[list[Array]], dict[
     if planted is not None:
         methods[EXACT] = lambda series: fit_exact(planted, series[0])
     return methods
+
+
+def _planted_configs() -> list[dict[str, Any]]:
+    waves = [[period] for period in PERIODS] + [list(PERIODS)]
+    return [
+        {"series": "planted", "periods": periods, "half_life": None if math.isinf(half_life) else half_life}
+        | {"trend": trend, "ratio": ratio, "length": length}
+        for length, ratio, trend, periods, half_life in itertools.product(
+            LENGTHS, RATIOS, (False, True), waves, HALF_LIVES
+        )
+    ]
+
+
+def _empty_configs() -> list[dict[str, Any]]:
+    sizes = [(1, length) for length in LENGTHS] + [(PANEL, LENGTHS[0])]
+    return [
+        {"series": "empty", "kind": kind, "count": count, "length": length}
+        for kind, (count, length) in itertools.product(EMPTY, sizes)
+    ]
+
+
+def _jobs(seed: int) -> list[tuple[dict[str, Any], int]]:
+    jobs = [(config, FINDINGS) for config in (*_empty_configs(), *_planted_configs())]
+    jobs += [
+        (config, PERIODOGRAM) for config in (*_empty_configs(), *_planted_configs()) if config.get("count", 1) == 1
+    ]
+    jobs += [(config, EXACT) for config in _planted_configs()]
+    jobs += [(config, COMPONENTS) for config in _planted_configs() if len(config["periods"]) == 1]
+    return [({**config, "method": method}, seed) for config, method in jobs]
+
+
+def run(results: Path = Path("results/benchmarks"), workers: int = 2, seed: int = TEST) -> None:
+    """Read the series that the results do not hold yet, each on one thread."""
+    os.environ |= dict.fromkeys(THREADS, "1")  # workers read these as they start
+    run_missing(RunStore(results), NAME, _jobs(seed), measure, provenance(1, ["scipy", "statsmodels"]), workers)
+
+
+class Read:
+    """The findings of one wave of a configuration, draw by draw, beside those of the exact likelihood."""
+
+    def __init__(self, config: dict[str, Any], wave: int, runs: dict[str, list[dict[str, Any]]]) -> None:
+        names = ("periods", "half_life", "trend", "ratio", "length")
+        planted = Planted(**{name: config[name] for name in names})
+        self.period, self.half_life = planted.periods[wave], planted.half_life
+        self.share = planted.true_shares(HORIZON)[wave]
+        self.found = [self._nearest(draw.get("findings", [])) for draw in runs[FINDINGS]]
+        self.exact = [
+            (draw["periods"][wave], draw["half_lives"][wave]) if "periods" in draw else (math.nan, math.nan)
+            for draw in runs.get(EXACT, [{}] * len(self.found))
+        ]
+
+    def _nearest(self, findings: list[dict[str, Any]]) -> dict[str, Any] | None:
+        near = [row for row in findings if row["kind"] == "cycle" and abs(row["period"][0] / self.period - 1) < FAR]
+        return min(near, key=lambda row: abs(row["period"][0] / self.period - 1), default=None)
+
+    def cells(self) -> list[str]:
+        """Return a row: found, median errors beside the exact likelihood's on the same draws, and coverage."""
+        pairs = [(row, exact) for row, exact in zip(self.found, self.exact, strict=True) if row is not None]
+        cells = [f"{len(pairs) / len(self.found):.0%}"]
+        if not pairs:
+            return cells
+        cells.append(self._errors([(row["period"][0], exact[0]) for row, exact in pairs], self.period))
+        told = [(row["half_life"][0], exact[1]) for row, exact in pairs if not math.isnan(row["half_life"][0])]
+        never = 1 - len(told) / len(pairs)
+        cells.append(f"{np.median([own for own, _ in told]):.3g}" if told else "-")
+        cells.append(self._errors(told, self.half_life) if told and not math.isinf(self.half_life) else "-")
+        cells.append(f"{never:.0%}")
+        truths = {"period": self.period, "half_life": self.half_life, "share_series": self.share}
+        for name, truth in truths.items():
+            cells.append(f"{np.mean([row[name][1] <= truth <= row[name][2] for row, _ in pairs]):.0%}")
+        return cells
+
+    def _errors(self, pairs: Sequence[tuple[float, float]], truth: float) -> str:
+        ours, theirs = (
+            np.nanmedian([abs(value / truth - 1) for value in values]) for values in zip(*pairs, strict=True)
+        )
+        return f"{_percent(float(ours))} / {_percent(float(theirs))}"
+
+
+def _percent(value: float) -> str:
+    return "-" if math.isnan(value) else f"{100 * value:.2g} %" if value < 0.1 else f"{100 * value:.0f} %"
+
+
+def _load(results: Path, seed: int = TEST) -> dict[str, dict[str, list[dict[str, Any]]]]:
+    """Return the draws by configuration and method."""
+    runs: dict[str, dict[str, list[dict[str, Any]]]] = {}
+    for one in RunStore(results / "benchmarks").load(NAME):
+        if one.seed == seed:
+            config = {name: value for name, value in one.config.items() if name != "method"}
+            runs.setdefault(repr(config), {})[one.config["method"]] = one.result["draws"]
+    return runs
+
+
+def planted_table(results: Path) -> Table:
+    """Return what was found of planted waves."""
+    runs, rows = _load(results), []
+    for config in _planted_configs():
+        own = runs.get(repr(config), {})
+        for wave, period in enumerate(config["periods"] if FINDINGS in own else ()):
+            half_life = "never" if config["half_life"] is None else f"{config['half_life']:g}"
+            about = [str(config["length"]), f"{config['ratio']:g}", str(len(config["periods"]))]
+            about += ["yes" if config["trend"] else "no", f"{period:g}", half_life]
+            rows.append([*about, *Read(config, wave, own).cells()])
+    columns = ["T", "signal to noise", "waves", "trend", "period", "half-life", "found", "error of the period"]
+    columns += ["median half-life", "error of the half-life", "not determined"]
+    return Table([*columns, "period covered", "half-life covered", "share covered"], rows)
+
+
+def empty_table(results: Path) -> Table:
+    """Return how often something was found where nothing is, with standard errors."""
+    runs, rows = _load(results), []
+    for kind in EMPTY:
+        cells = []
+        for config in _empty_configs():
+            if config["kind"] == kind:
+                own = runs.get(repr(config), {})
+                cells.append(_rate([bool(draw.get("findings")) for draw in own.get(FINDINGS, [])]))
+                if config["count"] == 1:
+                    cells.append(_rate([draw["chance"] < 0.05 for draw in own.get(PERIODOGRAM, [])]))
+        rows.append([kind, *cells])
+    columns = [f"{name}, T = {length}" for length in LENGTHS for name in ("findings", "periodogram")]
+    return Table(["series", *columns, f"findings, {PANEL} series"], rows)
+
+
+def _rate(hits: Sequence[bool]) -> str:
+    if not hits:
+        return "-"
+    rate = float(np.mean(hits))
+    return f"{rate:.1%} ± {math.sqrt(max(rate, 1 / len(hits)) * (1 - rate) / len(hits)):.1%}"
+
+
+if __name__ == "__main__":
+    import typer
+
+    app = typer.Typer()
+    app.command()(run)
+    app()

@@ -1,0 +1,135 @@
+"""Have errors changed? Recent residuals are compared with earlier ones, and intervals adapt where they have grown.
+
+Errors may grow because a series varies more, or because forecasts miss its level or trend: then errors have a bias,
+which may go on growing. Intervals after a change cover the bias, continued in a straight line, and the
+scatter about it.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from parallelrnn.forecast.data import Array
+
+_THRESHOLD = 4.0  # standard errors by which recent errors exceed earlier ones
+_LEAST = 10  # steps that show a change
+_MOST = 2 / 3  # of the steps, that may lie after it
+_CANDIDATES = 16  # times of a change that are looked at first
+_MAX_LAG = 40  # steps over which errors are related
+_UNRELATED = 0.05  # correlation
+_CLEAR = 2.0  # standard errors that a bias has to differ from zero by
+_FEW = 5  # residuals at a step ahead, too few to tell their bias
+
+
+def find_change(residuals: Tensor) -> int:
+    """Return for how many steps the errors of a series have been larger than before, 0 if they are not.
+
+    `residuals` (N, H, C) are those of consecutive forecasts, NaN where the future is not known.
+    """
+    errors = _by_target(residuals.double().numpy())  # (T, H, C)
+    near = abs(errors[:, : max(1, errors.shape[1] // 2)])  # forecasts further ahead share more of their errors
+    with np.errstate(invalid="ignore"):
+        scale = np.nanmean(near, axis=0, keepdims=True)
+    sizes = _mean(np.where(scale > 0, near / np.where(scale > 0, scale, 1.0), 1.0), (1, 2))
+    sizes = sizes[np.isfinite(sizes)]
+    most = int(_MOST * len(sizes))
+    if most < 2 * _LEAST:
+        return 0
+    grid = sorted({round(n) for n in np.geomspace(_LEAST, most, _CANDIDATES)})
+    scores = [_score(sizes, n) for n in grid]
+    best = int(np.argmax(scores))
+    low, high = grid[max(0, best - 1)], grid[min(len(grid) - 1, best + 1)]
+    score, since = max((_score(sizes, n), n) for n in range(low, high + 1, max(1, (high - low) // 50)))
+    return since if score > _THRESHOLD else 0
+
+
+def adapted_quantiles(residuals: Tensor, since: int, levels: Tensor) -> Tensor:
+    """Return quantiles (levels, H, C) of absolute errors to expect after a change `since` steps before the end."""
+    errors = _by_target(residuals.double().numpy())[-since:]  # (n, H, C)
+    common = _mean(errors, (1,))  # (n, C)
+    table = np.zeros((len(levels), *errors.shape[1:]))
+    for channel, path in enumerate(common.T):
+        slope, related, spread = _trend(path)
+        for ahead in range(errors.shape[1]):
+            own = errors[:, ahead, channel]
+            own = np.where(np.isfinite(own), own, path) if np.isfinite(own).sum() < _FEW else own
+            steps = np.flatnonzero(np.isfinite(own))
+            table[:, ahead, channel] = _quantiles(own, steps, slope, related, spread, ahead, levels.numpy())
+    return torch.from_numpy(table).to(residuals)
+
+
+def _quantiles(
+    errors: Array, steps: NDArray[np.intp], slope: float, related: float, spread: float, ahead: int, levels: Array
+) -> Array:
+    values, middle = errors[steps], float(np.mean(steps))
+    bias = float(values.mean())
+    scatter = values - bias - slope * (steps - middle)
+    doubt = math.sqrt(related / len(values))
+    if not slope and abs(bias) < _CLEAR * doubt * scatter.std():
+        bias, scatter = 0.0, values
+    distance = len(errors) + ahead - middle  # of the step to be forecast from the middle of those seen
+    wider = math.sqrt(1 + doubt**2 + (related * distance**2 / spread if slope else 0.0))
+    quantiles: Array = abs(bias + slope * distance) + wider * np.quantile(abs(scatter), levels, method="higher")
+    return quantiles
+
+
+def _trend(path: Array) -> tuple[float, float, float]:
+    """Return the slope of errors if it is clear, else 0; how many steps count as one; and the spread of the steps."""
+    steps = np.flatnonzero(np.isfinite(path))
+    away = steps - steps.mean()
+    values = path[steps] - path[steps].mean()
+    spread = float(away @ away)
+    slope = float(away @ values) / spread
+    left = values - slope * away
+    related = _relatedness(left)
+    error = math.sqrt(float(left.var()) * related / spread)
+    return slope if abs(slope) > _CLEAR * error else 0.0, related, spread
+
+
+def _score(sizes: Array, since: int) -> float:
+    """Return by how many standard errors the last sizes exceed those before."""
+    before, after = sizes[:-since], sizes[-since:]
+    related = _relatedness(before)
+    error = math.sqrt(float(before.var()) * related * (1 / len(after) + 1 / len(before)))
+    few = 1 + 2 * related / len(before)  # from few that are related, a standard error is too small
+    return float(after.mean() - before.mean()) / (error * few) if error > 0 else 0.0
+
+
+def _relatedness(values: Array) -> float:
+    """Return how many steps of a series count as one independent value."""
+    left = values - values.mean()
+    power = float(left @ left)
+    if power <= 0:
+        return 1.0
+    lags = range(1, max(2, min(_MAX_LAG, len(left) // 3)))
+    total = 1.0
+    for lag in lags:
+        correlation = float(left[lag:] @ left[:-lag]) / power
+        if correlation < _UNRELATED:
+            break
+        total += 2 * correlation
+    return total
+
+
+def _by_target(residuals: Array) -> Array:
+    """Return residuals (N, H, C) by the step that was forecast instead of that it was forecast from, (T, H, C)."""
+    count, horizon, channels = residuals.shape
+    table = np.full((count + horizon - 1, horizon, channels), np.nan)
+    for ahead in range(horizon):
+        table[ahead : ahead + count, ahead] = residuals[:, ahead]
+    known = np.flatnonzero(np.isfinite(table).any(axis=(1, 2)))
+    return table[: known[-1] + 1] if len(known) else table[:0]
+
+
+def _mean(values: Array, axes: tuple[int, ...]) -> Array:
+    """Return means over what is known, NaN where nothing is."""
+    known = np.isfinite(values)
+    count = known.sum(axis=axes)
+    total = np.where(known, values, 0.0).sum(axis=axes)
+    mean: Array = np.where(count > 0, total / np.maximum(count, 1), np.nan)
+    return mean
