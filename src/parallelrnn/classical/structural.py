@@ -90,6 +90,12 @@ class Structural:
         """The number of regressors."""
         return int(self.table.shape[1]) - 1
 
+    def with_table(self, table: Array) -> Structural:
+        """Return a model of other values (T, 1 + k) at the same steps."""
+        ends = np.cumsum(self.lengths)[:-1]
+        values = np.where(self.observed, table[:, 0], np.nan)
+        return Structural(np.split(values, ends), np.split(table[:, 1:], ends))
+
     def log_likelihood(self, blocks: Sequence[Block]) -> float:
         """Return the restricted log likelihood, up to a constant; -inf where rounding leaves none."""
         try:
@@ -203,6 +209,12 @@ class Filtered:
         fit = float((freedom * np.log(self.noise) + self._left / self.noise - freedom).sum())
         return -0.5 * (fit + self.log_determinant + effects)
 
+    @property
+    def profile_likelihood(self) -> float:
+        """The log likelihood at the best effects, by which models with different regressors compare."""
+        left = np.maximum(self._left, self.model.counts * self.model.least_noise)
+        return -0.5 * (float((self.model.counts * np.log(left / self.model.counts)).sum()) + self.log_determinant)
+
     def slope(self, parameters: Parameters, vector: Array) -> Array:
         """Return the derivative of the log likelihood by a vector of parameters whose blocks these are.
 
@@ -248,6 +260,12 @@ class Filtered:
         left = self._without_effects(self._weighted)
         scaled: Array = left / np.sqrt(np.repeat(self.noise, self.model.lengths))
         return scaled
+
+    def without_regressors(self, kept: int) -> Structural:
+        """Return a model of the series less the effects of all regressors but the first."""
+        effects = np.repeat(self.effects[:, kept:], self.model.lengths, axis=0)
+        left = self.model.table[:, 0] - (self.model.table[:, 1 + kept :] * effects).sum(1)
+        return self.model.with_table(np.column_stack([left, self.model.table[:, 1 : 1 + kept]]))
 
     @property
     def smoothed(self) -> Array:

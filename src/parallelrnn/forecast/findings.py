@@ -21,8 +21,9 @@ from parallelrnn.forecast.state import ForecasterState
 from parallelrnn.interpret.findings import Finding, Findings
 from parallelrnn.interpret.uncertainty import Interval
 
-_MAX_STEPS = 8000  # of a panel, that findings are read from
+_MAX_STEPS = 5000  # of a panel, that findings are read from
 _MAX_SERIES = 20  # of a panel, that findings are read from
+_NEGLIGIBLE = 0.005  # of the series: findings that explain less, at best, are not worth a sentence
 _MIN_STEPS = 20  # of a series, that anything can be found in
 _HALF_WIDTH = 1.6449  # of a 90 % interval of a normal distribution, in deviations
 _PROFILE_POINTS = 6  # values of a parameter at most, at which its limit is looked for
@@ -80,7 +81,8 @@ def find(series: Sequence[Series], periods: Sequence[float], horizon: int) -> tu
     for (kind, period, half_life), share in zip(rows, _shares(search, horizon, endless), strict=True):
         lines = search.lines_of(period.estimate) if kind == "calendar" else [1]
         finding = Finding(kind=kind, period=period, half_life=half_life, share_forecast=unknown, share_series=share)
-        findings.append((finding, _shape(finding, lines, horizon)))
+        if not share.high < _NEGLIGIBLE:
+            findings.append((finding, _shape(finding, lines, horizon)))
     return sorted(findings, key=lambda pair: -pair[0].share_series.estimate), search.rest()
 
 
@@ -184,20 +186,22 @@ def _shares(search: Search, horizon: int, endless: Sequence[int]) -> list[Interv
 
     Of `endless` waves the data do not say how they fade, so that their amplitudes are taken as given.
     """
-    fixed = search.parts()
-    values = series_shares(search.fit, [*fixed, *(Part(blocks=(block,)) for block in search.waves)], horizon)
-    blocks = search.fit.blocks
+    blocks, parts = search.fit.blocks, search.parts()
+    whole = Filtered(search.model_of(search.calendar), blocks)
+    values = series_shares(whole, [*parts, *(Part(blocks=(block,)) for block in search.waves)], horizon)
     left = [index for index in range(len(blocks)) if index not in endless]
-    fit = Filtered(
-        search.model_of(search.calendar, [blocks[block].angle for block in endless]),
-        tuple(blocks[index] for index in left),
-    )
-    parts = [part._replace(blocks=tuple(map(left.index, part.blocks))) for part in fixed]
+    turns = [blocks[block].angle * np.concatenate([np.arange(n) for n in whole.model.lengths]) for block in endless]
+    lines = [wave(turn) for turn in turns for wave in (np.cos, np.sin)]
+    given = tuple(blocks[index] for index in left)
+    fit = Filtered(whole.model.with_table(np.column_stack([whole.model.table, *lines])), given)
+    parts = [part._replace(blocks=tuple(map(left.index, part.blocks))) for part in parts]
     for block in search.waves:
         if block in endless:
-            first = search.model.effects + 2 * endless.index(block)
+            first = whole.model.effects + 2 * endless.index(block)
             parts.append(Part(columns=slice(first, first + 2)))
         else:
             parts.append(Part(blocks=(left.index(block),)))
-    deviations = share_deviations(fit, parts, horizon, search.steps)
+    parameters = Parameters(given, search.steps)
+    spread = covariance(fit.without_regressors(2), parameters, parameters.start)
+    deviations = share_deviations(fit, parts, horizon, parameters, spread)
     return [share_interval(*pair) for pair in zip(values, deviations, strict=True)]

@@ -20,7 +20,7 @@ from parallelrnn.forecast.shares import Part
 
 _ALPHA = 0.01  # of false alarms among waves
 _ALPHA_CALENDAR = 0.005  # among calendar cycles
-_ALPHA_TREND = 0.002  # among trends; a level that wanders drifts more often than its likelihood has it
+_TREND_GAIN = (0.8, 3.7)  # in log likelihood: of levels that wander on average, and beyond which few of them come
 _LEAST_TURNS = 3  # of a wave, that the data must hold
 _VISIBLE = 0.15  # half-life over period, below which a wave is a decay to the eye: 1 % is left after a turn
 _SHORT_MEMORY = 3.0  # steps; waves of shorter half-lives stand for moving averages and the like
@@ -58,7 +58,8 @@ class Search:
             best = min(calendar, key=lambda period: calendar[period][1], default=None)
             if best is not None and calendar[best][1] * len(candidates) < min(_ALPHA_CALENDAR, max(chance, 1e-300)):
                 self.calendar = tuple(sorted((*self.calendar, best)))
-                self.model, self.fit = self.model_of(self.calendar), calendar[best][0]
+                self.model = calendar[best][0].without_regressors(2)
+                self.fit = Filtered(self.model, calendar[best][0].blocks)
                 self._drop_waves_of_calendar()
             elif chance < _ALPHA and hidden < _MAX_HIDDEN:
                 is_cycle = self._is_visible(wave)
@@ -68,10 +69,10 @@ class Search:
                 self.fit = wave
             else:
                 break
-        self.has_trend = self._trend_chance() < _ALPHA_TREND
+        self.has_trend = self._trend_gain() > _TREND_GAIN[0] + _TREND_GAIN[1] / math.sqrt(len(self.series))
 
-    def model_of(self, calendar: Sequence[float], angles: Sequence[float] = ()) -> Structural:
-        """Return the likelihood with a level, a trend, the lines of these periods, and further ones as regressors."""
+    def model_of(self, calendar: Sequence[float]) -> Structural:
+        """Return the likelihood with a level, a trend and the lines of these periods as regressors."""
         lines = self._lines(calendar)
         regressors = []
         for values, position in zip(self.series, self.positions, strict=True):
@@ -80,8 +81,6 @@ class Search:
             for period, k in ((period, k) for period, ks in lines.items() for k in ks):
                 turns = 2 * math.pi * k / period * (position + np.arange(len(values)))
                 columns += [np.cos(turns), np.sin(turns)][: 1 if 2 * k == period else 2]
-            for angle in angles:
-                columns += [np.cos(angle * np.arange(len(values))), np.sin(angle * np.arange(len(values)))]
             regressors.append(np.column_stack(columns))
         return Structural(self.series, regressors)
 
@@ -115,7 +114,8 @@ class Search:
 
         fit = Filtered(model, self.fit.blocks)
         if chance(fit) < _WORTH_A_FIT:
-            fit, _ = self._refit(model, fit.blocks)
+            # Blocks hardly depend on the exact effects of the many regressors, which take long to fit with them.
+            fit = Filtered(model, self._refit(fit.without_regressors(2), fit.blocks)[0].blocks)
         return fit, chance(fit)
 
     def _is_of_calendar(self, wave: Block) -> bool:
@@ -123,9 +123,9 @@ class Search:
         return wave.size == 2 and any(self.is_of(period, wave) for period in self.calendar)
 
     def is_of(self, period: float, wave: Block) -> bool:
-        """Return whether the series cannot tell a wave from a line of this calendar cycle."""
+        """Return whether a wave is a line of this calendar cycle, as it varies: the series cannot tell them apart."""
         lines = [2 * math.pi * k / period for k in self._lines(self.calendar)[period]]
-        return any(abs(wave.angle - line) * self.steps <= 2 * math.pi for line in lines)
+        return any(abs(wave.angle - line) <= max(2 * math.pi / self.steps, 2 * wave.rate) for line in lines)
 
     def _drop_waves_of_calendar(self) -> None:
         """Remove waves that stood for a calendar cycle until it was there."""
@@ -190,11 +190,12 @@ class Search:
         faded, _ = self._refit(self.model, fit.blocks, least_rate=_faded_rate)
         return fit.log_likelihood - faded.log_likelihood > math.log(1 / _ALPHA)
 
-    def _trend_chance(self) -> float:
-        """Return the chance that noise drifts as far."""
-        from scipy.stats import chi2
-
-        return float(chi2.sf(_wald(self.fit, slice(1, 2)), len(self.series)))
+    def _trend_gain(self) -> float:
+        """Return how much likelier series are with a trend than with a level that wanders as far, for each series."""
+        model = self.model.with_table(self.model.table[:, :2])
+        wandering = [*_BACKGROUNDS[-1], *self.fit.blocks[2:]]
+        without = [self._refit(model, blocks)[0].profile_likelihood for blocks in (self.fit.blocks, wandering)]
+        return (self.fit.profile_likelihood - max(without)) / len(self.series)
 
     def parts(self) -> list[Part]:
         """Return the parts of the trend and of calendar cycles, with the waves by which these vary."""

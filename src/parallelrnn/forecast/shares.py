@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from parallelrnn.classical.structural import Filtered, Parameters, covariance
+from parallelrnn.classical.structural import Filtered, Parameters
 from parallelrnn.forecast.data import Array
 from parallelrnn.interpret.findings import LEVEL
 from parallelrnn.interpret.uncertainty import Interval
@@ -57,8 +57,10 @@ def series_shares(fit: Filtered, parts: Sequence[Part], horizon: int) -> list[fl
     return [float(share) for share in explained / power] if power > 0 else [math.nan] * len(parts)
 
 
-def share_deviations(fit: Filtered, parts: Sequence[Part], horizon: int, steps: int) -> list[float]:
-    """Return the standard errors of the logits of these shares, by the curvature of the likelihood.
+def share_deviations(
+    fit: Filtered, parts: Sequence[Part], horizon: int, parameters: Parameters, spread: Array
+) -> list[float]:
+    """Return the standard errors of the logits of these shares; `spread` is the covariance of the parameters.
 
     A share is E / V: E is the variance that the part adds to the best forecasts, V that of the series, both relative to
     the noise. Its logit, log E - log (V - E), varies with the parameters of blocks, and with the effects of regressors.
@@ -69,7 +71,6 @@ def share_deviations(fit: Filtered, parts: Sequence[Part], horizon: int, steps: 
     levels = _levels(fit)
     others = np.mean([(path.sum(1) + levels[own]).var() for path, own in zip(paths, rows, strict=True)])
     fixed = [float(np.mean([path[:, part.columns].sum(1).var() for path in paths])) / noise for part in parts]
-    parameters = Parameters(fit.blocks, steps)
     start = parameters.start
 
     def logits(vector: Array) -> Array:
@@ -80,7 +81,6 @@ def share_deviations(fit: Filtered, parts: Sequence[Part], horizon: int, steps: 
         values: Array = np.log(np.maximum(own, 1e-12)) - np.log(np.maximum(total - own, 1e-12))
         return values
 
-    spread = covariance(model, parameters, start)
     try:
         slopes = [(logits(start + step) - logits(start - step)) / (2 * _STEP) for step in _STEP * np.eye(len(start))]
     except np.linalg.LinAlgError:
