@@ -312,12 +312,15 @@ def _empty_configs() -> list[dict[str, Any]]:
 
 
 def _jobs(seed: int) -> list[tuple[dict[str, Any], int]]:
-    jobs = [(config, FINDINGS) for config in (*_empty_configs(), *_planted_configs())]
-    jobs += [
-        (config, PERIODOGRAM) for config in (*_empty_configs(), *_planted_configs()) if config.get("count", 1) == 1
-    ]
-    jobs += [(config, EXACT) for config in _planted_configs()]
-    jobs += [(config, COMPONENTS) for config in _planted_configs() if len(config["periods"]) == 1]
+    """Return all configurations and methods, those that say most first."""
+    planted, empty = _planted_configs(), _empty_configs()
+    planted.sort(key=lambda config: (config["trend"], -config["ratio"]))
+    clear = [config for config in planted if not config["trend"] and config["ratio"] == RATIOS[0]]
+    rest = [config for config in planted if config not in clear]
+    jobs = [(config, FINDINGS) for config in (*clear, *empty)] + [(config, EXACT) for config in clear]
+    jobs += [(config, PERIODOGRAM) for config in (*empty, *planted) if config.get("count", 1) == 1]
+    jobs += [(config, method) for config in rest for method in (FINDINGS, EXACT)]
+    jobs += [(config, COMPONENTS) for config in planted if len(config["periods"]) == 1]
     return [({**config, "method": method}, seed) for config, method in jobs]
 
 
