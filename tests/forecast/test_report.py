@@ -27,7 +27,7 @@ def test_it_renders_and_asks_for_nothing(browser: Any, page: Path, width: int, s
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
     assert browser.execute_script("return window.hacked") is None
     figures = browser.execute_script("return [...document.querySelectorAll('.figure')].map(f => f.id)")
-    assert figures == ["figure-outlook", "figure-modes", "figure-forecast", "figure-features"]
+    assert figures == ["figure-outlook", "figure-forecast", "figure-features"]
 
 
 def test_it_says_in_words_what_drives_the_forecast(browser: Any, page: Path) -> None:
@@ -36,7 +36,7 @@ def test_it_says_in_words_what_drives_the_forecast(browser: Any, page: Path) -> 
     assert "a cycle of 24 h, fixed by the calendar" in lead
     assert "exactly" in lead
     text = browser.execute_script("return document.body.innerText")
-    assert "never fades" in text
+    assert "never fades" not in text  # which would be the model's belief, not a finding
     assert "to first order" not in text
 
 

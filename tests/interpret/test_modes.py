@@ -309,3 +309,29 @@ def test_the_modes_of_a_wave_decoder_are_its_blocks() -> None:
     assert sum(mode.share for mode in modes) == pytest.approx(1)
     assert "24 h" in str(modes.summary())
     assert not forecast_modes(decoder).has_shares
+
+
+def test_modes_of_a_model_that_is_not_linear_carry_their_spread_along_the_data() -> None:
+    torch.manual_seed(0)
+    layer = ParaRNN(1, 4, aggregate=nn.Linear(4, 1)).double()
+    x = torch.sin(torch.arange(200.0, dtype=torch.float64) * 0.5)[:, None]
+    modes = forecast_modes(layer, x=x)
+    assert modes.along is not None
+    assert modes.along.fits == 50
+    assert "half-life along the data" in modes.summary()
+    for match in modes.along:
+        assert match.half_life.low <= match.half_life.high
+    assert forecast_modes(layer).along is None  # without data there is nothing to go along
+    linear = ParaRNN(1, 4, nonlinearity="linear", aggregate=nn.Linear(4, 1)).double()
+    assert forecast_modes(linear, x=x).along is None
+
+
+def test_features_of_a_layer_that_is_not_linear_carry_their_spread_along_the_data() -> None:
+    torch.manual_seed(0)
+    layer = ParaGRU(1, 4, aggregate=nn.Linear(4, 1)).double()
+    x = torch.sin(torch.arange(60.0, dtype=torch.float64) * 0.5)[:, None]
+    features = recurrence_features(layer, x)
+    assert features.along is not None
+    assert "half-life along the data" in features.summary()
+    linear = ParaRNN(1, 4, nonlinearity="linear", aggregate=nn.Linear(4, 1)).double()
+    assert "along the data" not in recurrence_features(linear, x).summary()

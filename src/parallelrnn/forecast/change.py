@@ -33,16 +33,14 @@ def find_change(residuals: Tensor) -> int:
     """
     errors = _by_target(residuals.double().numpy())  # (T, H, C)
     near = abs(errors[:, : max(1, errors.shape[1] // 2)])  # forecasts further ahead share more of their errors
-    with np.errstate(invalid="ignore"):
-        scale = np.nanmean(near, axis=0, keepdims=True)
-    sizes = _mean(np.where(scale > 0, near / np.where(scale > 0, scale, 1.0), 1.0), (1, 2))
+    scale = np.nan_to_num(_mean(near, (0,)))
+    sizes = _mean(near / np.where(scale > 0, scale, 1.0), (1, 2))
     sizes = sizes[np.isfinite(sizes)]
     most = int(_MOST * len(sizes))
     if most < 2 * _LEAST:
         return 0
     grid = sorted({round(n) for n in np.geomspace(_LEAST, most, _CANDIDATES)})
-    scores = [_score(sizes, n) for n in grid]
-    best = int(np.argmax(scores))
+    best = int(np.argmax([_score(sizes, n) for n in grid]))
     low, high = grid[max(0, best - 1)], grid[min(len(grid) - 1, best + 1)]
     score, since = max((_score(sizes, n), n) for n in range(low, high + 1, max(1, (high - low) // 50)))
     return since if score > _THRESHOLD else 0

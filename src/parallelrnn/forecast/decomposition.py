@@ -93,7 +93,7 @@ class Components:
             for mode, share, part in zip(self.modes, shares[:count], parts, strict=True)
         ]
         rows = tuple(sorted(modes, key=lambda mode: -abs(mode.share)))
-        return ForecastModes(rows=rows, where=where, time=time, level=level)
+        return ForecastModes(rows=rows, where=where, time=time, level=level, half_lives=False)
 
 
 @torch.no_grad()

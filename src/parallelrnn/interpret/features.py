@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,12 +22,16 @@ from parallelrnn.interpret.display import Step, count, format_share
 from parallelrnn.interpret.dynamics import Row, Table
 from parallelrnn.interpret.jordan import Planes, as_matrix, check_tolerance, default_tolerance, projectors
 from parallelrnn.interpret.layers import as_blocks, as_input, evaluating, linear_map
+from parallelrnn.interpret.local import LocalDynamics, local_dynamics
 from parallelrnn.interpret.spectrum import PlainEigenvalues, Spectrum
+from parallelrnn.interpret.uncertainty import Interval
 from parallelrnn.nn import RecurrentBlock, WaveDecoder, recurrent_blocks
 
 Array = NDArray[np.float64]
 Forms = Sequence[Array | None]  # one per matrix, see `Shares`
 JordanPart = tuple[int, complex, float, float]  # order, eigenvalue, distance and share of a Jordan block
+_LOCAL_STEPS = 200  # at the end of the data, along which memory is measured
+_MAX_LOCAL_SIZE = 64  # units of a block, whose derivatives are small enough to look at
 _ATTENTION_GATES = ("query", "cross_query", "key", "value")
 
 
@@ -60,6 +64,7 @@ class Features(Table[Feature]):
     nullity: int  # number of zero eigenvalues, which remember nothing and are not features
     time: Step
     at_once: tuple[tuple[str, float], ...] = ()  # gate and share of zero eigenvalues: the input of the same step
+    along: LocalDynamics | None = field(default=None, compare=False, repr=False)  # how blocks remember along the data
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -70,7 +75,12 @@ class Features(Table[Feature]):
     def _cells(self, row: Feature) -> dict[str, str]:
         place = {name: str(getattr(row, name)) for name in ("layer", "direction", "gate", "block")}
         no_transition = {"period": "-", "half-life": "-"} if self._of_attention else {}
-        return place | super()._cells(row) | no_transition | {"distance": f"{row.distance:.2g}"}
+        cells = place | super()._cells(row) | no_transition | {"distance": f"{row.distance:.2g}"}
+        if self.along is None:
+            return cells
+        block = next(own for own in self.along.blocks if (own.layer, own.block) == (row.layer, row.block))
+        low, high = np.quantile(block.half_lives, (0.05, 0.95), method="lower")
+        return cells | {"half-life along the data": Interval(math.nan, float(low), float(high)).span(self.time)}
 
     @property
     def _of_attention(self) -> bool:
@@ -101,6 +111,11 @@ class Features(Table[Feature]):
                 else "Features describe the memory (MA side), not the cycles of a forecast."
             )
         )
+        if self.along is not None:
+            notes.append(
+                "Along the data: the layer is not linear, so that a block remembers as its state and gates have it; "
+                "between these limits at 90 % of the last steps, whatever the gate of the row."
+            )
         if self.has_shares and len({feature.gate for feature in self}) > 1:
             notes.append(
                 "The shares of each gate sum to one" + (", including zero eigenvalues." if self.at_once else ".")
@@ -164,10 +179,24 @@ def recurrence_features(
         raise ArgumentTypeError(problem, argument="obj", hint="read it with forecast_modes")
     if isinstance(obj, nn.Module):
         shares = None if x is None else Shares.over(obj, x)
-        return features_of_blocks(recurrent_blocks(obj), shares, tol=tol, freq=freq)
+        features = features_of_blocks(recurrent_blocks(obj), shares, tol=tol, freq=freq)
+        return features if x is None else replace(features, along=_along(obj, x, freq))
     if x is not None:
         raise ArgumentTypeError("shares need a layer, not just its matrix", argument="obj", hint="pass the layer")
     return features_of_blocks([RecurrentBlock(0, "forward", "hidden", 0, obj)], tol=tol, freq=freq)
+
+
+def _along(layer: nn.Module, x: Tensor, freq: str | None) -> LocalDynamics | None:
+    """Return how blocks remember along the data; None for a linear layer, whose features hold everywhere."""
+    blocks = as_blocks(layer)
+    if (
+        getattr(blocks, "nonlinearity", None) == "linear"
+        or blocks.bidirectional
+        or blocks.proj_size
+        or max(blocks.block_sizes) > _MAX_LOCAL_SIZE
+    ):
+        return None
+    return local_dynamics(layer, x, last=_LOCAL_STEPS, freq=freq)
 
 
 def features_of_blocks(

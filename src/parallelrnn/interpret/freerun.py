@@ -95,6 +95,16 @@ class FreeRun:
         series = time_first(self.layer, as_input(self.layer, x))
         return self._after(series, torch.zeros(series.shape[1], self.size, dtype=torch.float64))
 
+    def along(self, x: Tensor, count: int) -> Tensor:
+        """Return the states (count, n), at most, at places all over the first sequence of an input."""
+        series = time_first(self.layer, as_input(self.layer, x))[:, :1]
+        state = torch.zeros(1, self.size, dtype=torch.float64)
+        states = []
+        for part in series.tensor_split(min(count, len(series))):
+            state = self._after(part, state)
+            states.append(state)
+        return torch.cat(states)
+
     def _after(self, series: Tensor, state: Tensor) -> Tensor:
         parts = state.split(self._sizes, -1)
         layers = self.layer.num_layers

@@ -8,7 +8,7 @@ the eigenvalues of the recurrent matrix alone, which say how the model remembers
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
@@ -22,12 +22,16 @@ from parallelrnn.interpret.dynamics import Row, Table
 from parallelrnn.interpret.freerun import FIXED_POINT_TOLERANCE, Cycle, Ending, FreeRun, settled_cycle
 from parallelrnn.interpret.jordan import JordanBlock, basis_of, default_tolerance, spectrum_of
 from parallelrnn.interpret.layers import exact
+from parallelrnn.interpret.uncertainty import MatchedTables, match_fits
 from parallelrnn.nn import WaveDecoder
 
 Array = NDArray[np.float64]
 
 CALENDAR = "the calendar"  # sources of amplitudes
 RECENT = "recent data"
+_PLACES = 50  # along the data, at which the modes of a model that is not linear are read
+_PLACES_BUDGET = 3e9  # operations for that, counted as cubes of the sizes of states
+_ALONG = ("period along the data", "half-life along the data")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,21 +57,45 @@ class ForecastModes(Table[Mode]):
     time: Step
     cycle: Cycle | None = None  # into which forecasts settle if they leave the fixed point
     level: Array | None = field(default=None, compare=False, repr=False)  # (C,); the forecast is level plus parts
+    along: MatchedTables | None = field(default=None, compare=False, repr=False)  # how modes vary along the data
+    half_lives: bool = True  # whether they were fitted; those of a forecaster are where its training started
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The properties of a mode that a frame shows."""
-        return ("label", "kind", "order", "modulus", "angle", "period", "half_life", "share", "step", "source")
+        names = ("label", "kind", "order", "modulus", "angle", "period", "half_life", "share", "step", "source")
+        return names if self.half_lives else tuple(name for name in names if name not in ("modulus", "half_life"))
 
     def _cells(self, row: Mode) -> dict[str, str]:
         place = {} if row.step is None else {"step": str(row.step)}
         if any(mode.source for mode in self):
             place["set by"] = row.source
-        return place | super()._cells(row)
+        cells = place | super()._cells(row)
+        if not self.half_lives:
+            cells = {name: cell for name, cell in cells.items() if name not in ("modulus", "angle", "half-life")}
+        return cells | self._spread(row)
+
+    def _spread(self, row: Mode) -> dict[str, str]:
+        """Return between what limits the period and half-life of a mode lie along the data."""
+        match = next((match for match in self.along or () if match.row is row), None)
+        if match is None:
+            return {} if self.along is None else dict.fromkeys(_ALONG, "-")
+        intervals = match.period if row.kind == "C" else None, match.half_life
+        return {
+            name: "-" if interval is None or math.isnan(interval.low) else interval.span(self.time)
+            for name, interval in zip(_ALONG, intervals, strict=True)
+        }
 
     def _notes(self, shown: int) -> list[str]:
         shown_of = f", {shown} shown" if shown < len(self) else ""
         notes = [f"{count(len(self), 'mode')}{shown_of}; {self.where}."]
+        if not self.half_lives:
+            notes.append("How fast modes fade is where the training started, not what the data say: see the findings.")
+        if self.along is not None:
+            notes.append(
+                f"Along the data: the model is not linear, so that its modes change from state to state; between these "
+                f"limits at {self.along.level:.0%} of {self.along.fits} places."
+            )
         if any(mode.modulus > 1 for mode in self):
             notes.append("A modulus above 1 means that forecasts fed back to the model move away from this state.")
         if self.cycle is not None:
@@ -129,13 +157,24 @@ def forecast_modes(
     loop, reading = run.jacobian(fixed)
     stays = ending.is_at(fixed) and abs(np.linalg.eigvals(loop)).max() < 1
     deviations = (start - fixed).numpy() if x is not None and stays else None
-    return ForecastModes(
+    modes = ForecastModes(
         rows=_modes(run, loop, reading, deviations, horizon),
         where="to first order around the model's fixed point",
         time=time,
         cycle=None if stays else settled_cycle(ending.forecasts),
         level=run.output(fixed[None])[0].numpy(),
     )
+    return modes if x is None else replace(modes, along=_along(run, x, modes))
+
+
+def _along(run: FreeRun, x: Tensor, modes: ForecastModes) -> MatchedTables | None:
+    """Match the modes at states along the data with those at the fixed point; None if there are too few states."""
+    places = min(_PLACES, int(_PLACES_BUDGET / run.size**3))
+    states = run.along(x, places) if places > 1 else torch.zeros(0)
+    if len(states) < 2:
+        return None
+    tables = [replace(modes, rows=_modes(run, run.jacobian(state)[0])) for state in states]
+    return match_fits(tables, modes)
 
 
 def _decoder_modes(

@@ -36,6 +36,12 @@ class Interval:
     low: float
     high: float
 
+    def span(self, step: Step) -> str:
+        """Return the limits alone: "23.1 to 24.8 h"."""
+        low, high = step.format(self.low), step.format(self.high)
+        same = low.partition(" ")[2] in (high.partition(" ")[2], "")
+        return f"{low.partition(' ')[0] if same else low} to {high}"
+
     def format(self, step: Step | None = None) -> str:
         """Return estimate and limits, in calendar units or, without a step, as percentages: "24 (23.1 to 24.8) h"."""
         if math.isnan(self.estimate):

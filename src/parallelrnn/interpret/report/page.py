@@ -80,7 +80,8 @@ def _figures(reading: Reading) -> dict[str, Any]:
     if reading.outlook is not None:
         figures["outlook"] = charts.outlook(reading.outlook, reading.inputs)
     if reading.modes is not None:
-        figures["modes"] = charts.disk(reading.modes)
+        if reading.modes.half_lives:  # else there is nothing to read from how far out a mode is
+            figures["modes"] = charts.disk(reading.modes)
         figures["forecast"] = charts.forecast(reading.modes, reading.inputs)
     if reading.components is not None:
         figures["components"] = charts.components(reading.components, reading.outputs)

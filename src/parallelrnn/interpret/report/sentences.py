@@ -21,10 +21,11 @@ _MORE_THAN_ALL = 1.005  # a share that no longer rounds to 100 %
 
 def lead(reading: Reading) -> list[str]:
     """Return the first paragraphs of a page: the cycles, the memory, and how far both hold."""
-    first = [_cycles(reading)]
-    if reading.findings is not None:
+    if reading.findings is None:
+        first = [_cycles(reading), _memory(reading)]
+    else:  # how a forecaster remembers is mostly how its training started
         first = [*reading.findings.sentences(), "" if reading.modes is not None else reading.missing["modes"]]
-    return [text for text in (*first, *reading.notices, _memory(reading), _validity(reading)) if text]
+    return [text for text in (*first, *reading.notices, _validity(reading)) if text]
 
 
 def phrase(row: Row, time: Step, wave: str = "cycle") -> str:
@@ -130,7 +131,7 @@ def _memory_along(local: LocalDynamics) -> str:
 def _validity(reading: Reading) -> str:
     if reading.outlook is not None:
         return (
-            "Each forecast is exactly the sum of these parts. This describes the model's forecast, not necessarily the "
+            "Each forecast is exactly the sum of the parts listed below. These describe the model, not necessarily the "
             "series."
         )
     if reading.is_linear:
