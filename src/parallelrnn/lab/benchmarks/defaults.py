@@ -1,0 +1,123 @@
+"""How the defaults of `Forecaster` are chosen: by validation inside the training parts of ETT, never by a test part.
+
+    pip install 'parallelrnn[cli]'
+    python -m parallelrnn.lab.benchmarks.defaults DATA       # an hour on two cores; the same command resumes
+
+DATA is a folder with ETTh1.csv, ETTh2.csv and ETTm1.csv, of which only the first sixteen months are read: ten months to
+train, two to stop early, four to compare. Each variant changes one default; the tests of `forecasting` are on the four
+months after these.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import statistics
+from functools import partial
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from parallelrnn.lab.benchmarks.forecasting import MONTH
+from parallelrnn.lab.benchmarks.measuring import THREADS, provenance, run_missing
+from parallelrnn.lab.runs import RunStore
+from parallelrnn.lab.tables import Table
+
+NAME = "defaults"
+STEPS = {"ETTh1": 1, "ETTh2": 1, "ETTm1": 4}  # an hour
+MONTHS, COMPARED, STOPPING = 16, 4, 2
+LOOKBACK = 96
+HORIZONS = (96, 336)
+VARIANTS: dict[str, list[Any]] = {
+    "hidden_size": [32, 128],
+    "num_waves": [4, 16],
+    "num_decays": [2, 8],
+    "prune": [False],
+    "gate": [False],
+    "dropout": [0.0, 0.15, 0.5],
+    "normalize": ["mean", "last", "standard"],
+    "cycles": [None],
+    "loss": ["huber", "mse"],
+    "learning_rate": [2e-3, 1e-2],
+    "batch_size": [224, 896],
+    "max_epochs": [20],
+}
+# Of the calibration of intervals: independent residuals for each horizon of windows.
+INDEPENDENT = "independent residuals"
+VARIANTS_OF_INTERVALS = (2.5, 3.5, 5.0, 7.0, 10.0, 1e9)
+
+
+def run(data: Path, results: Path = Path("results/benchmarks"), workers: int = os.cpu_count() or 1) -> None:
+    """Evaluate the variants that the results do not hold yet."""
+    os.environ |= dict.fromkeys(THREADS, "1")
+    options: list[dict[str, Any]] = [{}, *({name: value} for name, values in VARIANTS.items() for value in values)]
+    jobs = [
+        ({"data": name, "horizon": horizon, "options": changed}, 0)
+        for changed in options
+        for name in STEPS
+        for horizon in HORIZONS
+    ]
+    run_missing(RunStore(results), NAME, jobs, partial(measure, data), provenance(1, ["pandas"]), workers)
+
+
+def measure(folder: Path, config: dict[str, Any], seed: int) -> dict[str, Any]:
+    """Fit one variant and return its errors; of the defaults, also how often intervals of several kinds hold."""
+    import pandas as pd
+    import torch
+
+    from parallelrnn import Forecaster
+    from parallelrnn.forecast import conformal
+    from parallelrnn.forecast.evaluation import evaluate
+
+    torch.set_num_threads(1)
+    month = MONTH * STEPS[config["data"]]
+    table = pd.read_csv(folder / f"{config['data']}.csv", nrows=MONTHS * month, parse_dates=["date"])
+    forecaster = Forecaster(config["horizon"], LOOKBACK, random_state=seed, progress=False, **config["options"])
+    panel = forecaster.read(table, time_col="date", target_col=list(table.columns[1:]))
+    result: dict[str, Any] = {}
+    for independent in VARIANTS_OF_INTERVALS if not config["options"] else (5.0,):
+        with mock.patch.object(conformal, "_INDEPENDENT_PER_HORIZON", independent):
+            score = evaluate([forecaster], panel, COMPARED * month, STOPPING * month).scores[0]
+        result |= {"mse": score.mse, "mae": score.mae, "seconds": score.seconds}
+        result.setdefault("coverage", {})[f"{independent:g}"] = score.coverage
+    return result
+
+
+def table(results: Path) -> Table:
+    """Return errors relative to the defaults': geometric means, and in how many settings they are lower."""
+    scores: dict[str, dict[Any, dict[str, Any]]] = {}
+    for one in RunStore(results / "benchmarks").load(NAME):
+        changed = ", ".join(f"{name}={value!r}" for name, value in one.config["options"].items())
+        scores.setdefault(changed, {})[one.config["data"], one.config["horizon"]] = one.result
+    rows = []
+    for changed, own in scores.items():
+        if not changed or set(own) != set(scores[""]):
+            continue
+        cells = []
+        for metric in ("mse", "mae"):
+            ratios = [own[key][metric] / scores[""][key][metric] for key in own]
+            mean = math.exp(statistics.fmean(map(math.log, ratios)))
+            cells += [f"{mean - 1:+.1%}", f"{sum(ratio < 1 for ratio in ratios)} of {len(ratios)}"]
+        rows.append([f"`{changed}`", *cells])
+    rows.sort(key=lambda row: float(row[3].rstrip("%")))
+    return Table(["variant", "MSE", "lower in", "MAE", "lower in"], rows)
+
+
+def coverage(results: Path) -> Table:
+    """Return how often intervals of the defaults hold, by how many residuals count as independent."""
+    rows = []
+    runs = [one for one in RunStore(results / "benchmarks").load(NAME) if not one.config["options"]]
+    for independent in VARIANTS_OF_INTERVALS if runs else ():
+        held = [one.result["coverage"][f"{independent:g}"] for one in runs]
+        cells = []
+        for level in ("80", "95"):
+            parts = [own[level] for own in held]
+            cells.append(f"{statistics.fmean(parts):.1%} ({min(parts):.1%} to {max(parts):.1%})")
+        rows.append(["all" if independent > 1e6 else f"{independent:g} n / h", *cells])
+    return Table([INDEPENDENT, "in 80 %", "in 95 %"], rows)
+
+
+if __name__ == "__main__":
+    import typer
+
+    typer.run(run)
