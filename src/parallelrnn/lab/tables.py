@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 # By name, the function that makes a table from the results folder, as `module:function`: a Table, or Markdown.
 MARKED_TABLES: dict[str, str] = {
     "attention": "parallelrnn.lab.benchmarks.transformer:table",
+    "changes": "parallelrnn.lab.benchmarks.changes:table",
     "classification": "parallelrnn.lab.benchmarks.classification:table",
+    "defaults": "parallelrnn.lab.benchmarks.defaults:table",
+    "defaults-coverage": "parallelrnn.lab.benchmarks.defaults:coverage",
     "end-to-end": "parallelrnn.lab.benchmarks.end_to_end:table",
     "experiments": "parallelrnn.lab.results_page:experiments_table",
     "forecasting": "parallelrnn.lab.benchmarks.forecasting:readme_table",
@@ -37,6 +40,8 @@ MARKED_TABLES: dict[str, str] = {
     "kernels": "parallelrnn.lab.benchmarks.kernels:readme_table",
     "kernels-scaling": "parallelrnn.lab.benchmarks.kernels:scaling_table",
     "plug-in": "parallelrnn.lab.benchmarks.end_to_end:plug_in_table",
+    "reading-empty": "parallelrnn.lab.benchmarks.reading:empty_table",
+    "reading-planted": "parallelrnn.lab.benchmarks.reading:planted_table",
     "recovery-coverage": "parallelrnn.lab.benchmarks.recovery:coverage",
     "recovery-errors": "parallelrnn.lab.benchmarks.recovery:errors",
     "recovery-features": "parallelrnn.lab.benchmarks.recovery:feature_errors",
