@@ -41,6 +41,7 @@ MARKED_TABLES: dict[str, str] = {
     "kernels-scaling": "parallelrnn.lab.benchmarks.kernels:scaling_table",
     "plug-in": "parallelrnn.lab.benchmarks.end_to_end:plug_in_table",
     "reading-empty": "parallelrnn.lab.benchmarks.reading:empty_table",
+    "reading-lookbacks": "parallelrnn.lab.benchmarks.reading:lookback_table",
     "reading-planted": "parallelrnn.lab.benchmarks.reading:planted_table",
     "recovery-coverage": "parallelrnn.lab.benchmarks.recovery:coverage",
     "recovery-errors": "parallelrnn.lab.benchmarks.recovery:errors",

@@ -3,7 +3,7 @@
     pip install 'parallelrnn[demo]'
     python -m parallelrnn.lab.benchmarks.reading run              # a day on two cores; the same command resumes
     python -m parallelrnn.lab.benchmarks.reading run --seed 0     # the series that findings were developed on
-    python -m parallelrnn.lab.benchmarks.reading real ../data     # sunspots, CO2, ETTh1, births, exchange rates
+    python -m parallelrnn.lab.benchmarks.reading real DATA        # sunspots, CO2, and DATA/ETTh1.csv
 
 Planted: one or two waves of 24 and 7.3 steps, driven by noise so that they fade with a half-life, or sines that never
 fade; in white noise, with a linear trend or without. Empty: noises of eight kinds, one series or a panel of 200.
@@ -32,7 +32,7 @@ from parallelrnn.forecast.data import Series
 from parallelrnn.forecast.findings import find
 from parallelrnn.forecast.seasonality import calendar_periods
 from parallelrnn.interpret.display import Step
-from parallelrnn.interpret.findings import NUMBERS, Finding
+from parallelrnn.interpret.findings import NUMBERS, Finding, Findings
 from parallelrnn.lab.benchmarks.measuring import THREADS, provenance, run_missing
 from parallelrnn.lab.runs import RunStore
 from parallelrnn.lab.tables import Table
@@ -146,6 +146,23 @@ class Planted:
         return transition, seen, solve_discrete_are(transition.T, seen.T, drive, [[1.0]])
 
 
+def read_forecaster(series: Array, lookback: int) -> dict[str, Any]:
+    """Return what a forecaster with this look-back finds."""
+    import pandas as pd
+    import torch
+
+    from parallelrnn import Forecaster
+
+    torch.set_num_threads(1)
+    days = pd.date_range("2020-01-01", periods=len(series), freq="D")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about errors that change
+        forecaster = Forecaster(HORIZON, lookback, progress=False).fit(pd.DataFrame({"ds": days, "y": series}))
+    reading = forecaster.explain().reading
+    assert reading is not None
+    return {"findings": [_numbers(finding, NUMBERS) for finding in reading]}
+
+
 def as_series(values: Array) -> Series:
     """Return an array as a series of days."""
     empty = np.zeros((len(values), 0))
@@ -161,8 +178,8 @@ def read(series: Sequence[Array]) -> dict[str, Any]:
     return {"findings": [_numbers(finding) for finding, _ in found]}
 
 
-def _numbers(finding: Finding) -> dict[str, Any]:
-    intervals = {name: getattr(finding, name) for name in NUMBERS if name != "share_forecast"}
+def _numbers(finding: Finding, names: Sequence[str] = ("period", "half_life", "share_series")) -> dict[str, Any]:
+    intervals = {name: getattr(finding, name) for name in names}
     return {"kind": finding.kind} | {
         name: [_rounded(value) for value in (interval.estimate, interval.low, interval.high)]
         for name, interval in intervals.items()
@@ -260,7 +277,10 @@ def measure(config: dict[str, Any], seed: int) -> dict[str, Any]:
         series, planted = draw(1000 * seed + number)
         began = time.perf_counter()
         try:
-            result = _methods(planted)[method](series)
+            if config["series"] == "lookbacks":
+                result = read_forecaster(series[0], config["lookback"])
+            else:
+                result = _methods(planted)[method](series)
         except (ValueError, np.linalg.LinAlgError) as error:  # counts as nothing found
             result = {"problem": str(error)}
         draws.append({"seconds": round(time.perf_counter() - began, 3), **result})
@@ -269,7 +289,7 @@ def measure(config: dict[str, Any], seed: int) -> dict[str, Any]:
 
 def _drawer(config: dict[str, Any]) -> Callable[[int], tuple[list[Array], Planted | None]]:
     names = ("periods", "half_life", "trend", "ratio", "length")
-    if config["series"] == "planted":
+    if config["series"] in ("planted", "lookbacks"):
         planted = Planted(**{name: config[name] for name in names})
         return lambda seed: ([planted.draw(seed)], planted)
     make, length = EMPTY[config["kind"]], config["length"]
@@ -321,6 +341,12 @@ def _jobs(seed: int) -> list[tuple[dict[str, Any], int]]:
     jobs += [(config, PERIODOGRAM) for config in (*empty, *planted) if config.get("count", 1) == 1]
     jobs += [(config, method) for config in rest for method in (FINDINGS, EXACT)]
     jobs += [(config, COMPONENTS) for config in planted if len(config["periods"]) == 1]
+    jobs += [
+        ({**config, "series": "lookbacks", "lookback": lookback}, FINDINGS)
+        for config in clear
+        if config["length"] == LENGTHS[1] and config["periods"] == [PERIODS[0]]
+        for lookback in LOOKBACKS
+    ]
     return [({**config, "method": method}, seed) for config, method in jobs]
 
 
@@ -401,6 +427,26 @@ def planted_table(results: Path) -> Table:
     return Table([*columns, "period covered", "half-life covered", "share covered"], rows)
 
 
+def lookback_table(results: Path) -> Table:
+    """Return the median half-life that forecasters read, and the share of their forecasts, by look-back."""
+    found: dict[Any, dict[int, list[dict[str, Any]]]] = {}
+    for one in RunStore(results / "benchmarks").load(NAME):
+        if one.seed == TEST and one.config["series"] == "lookbacks":
+            rows = [row for draw in one.result["draws"] for row in draw["findings"] if row["kind"] == "cycle"]
+            found.setdefault(one.config["half_life"], {})[one.config["lookback"]] = rows
+    table = []
+    for half_life in sorted(found, key=lambda value: -(value or math.inf)):
+        cells = []
+        for lookback in LOOKBACKS:
+            rows = found[half_life].get(lookback, [])
+            told = [row["half_life"][0] for row in rows if not math.isnan(row["half_life"][0])]
+            shares = [row["share_forecast"][0] for row in rows]
+            text = f"{np.median(told):.3g}" if told else "not determined"
+            cells.append(f"{text}; {np.median(shares):.0%}" if shares else "-")
+        table.append(["never" if half_life is None else f"{half_life:g}", *cells])
+    return Table(["half-life", *(f"look-back {lookback}" for lookback in LOOKBACKS)], table)
+
+
 def empty_table(results: Path) -> Table:
     """Return how often something was found where nothing is, with standard errors."""
     runs, rows = _load(results), []
@@ -424,9 +470,30 @@ def _rate(hits: Sequence[bool]) -> str:
     return f"{rate:.1%} ± {math.sqrt(max(rate, 1 / len(hits)) * (1 - rate) / len(hits)):.1%}"
 
 
+def real(data: Path) -> None:
+    """Print what real series show whose cycles are known."""
+    import pandas as pd
+    from statsmodels.datasets import co2, sunspots
+
+    load = pd.read_csv(data / "ETTh1.csv")
+    series = {
+        "Sunspots": (sunspots.load_pandas().data["SUNACTIVITY"], "YS", 11),
+        "CO2, monthly": (co2.load_pandas().data["co2"].resample("MS").mean().interpolate(), "MS", 12),
+        "ETTh1, HUFL": (load["HUFL"], "h", 96),
+        "ETTh1, OT": (load["OT"], "h", 96),
+    }
+    for name, (values, freq, horizon) in series.items():
+        step = Step.of(freq)
+        found, rest = find([as_series(values.to_numpy(dtype=float))], calendar_periods(step), horizon)
+        rows = tuple(finding for finding, _ in found)
+        findings = Findings(rows=rows, explained=math.nan, rest=rest, time=step, horizon=horizon, series=1)
+        print(f"{name}: {len(values)} steps\n\n{findings.display().text()}\n")
+
+
 if __name__ == "__main__":
     import typer
 
     app = typer.Typer()
-    app.command()(run)
+    for command in (run, real):
+        app.command()(command)
     app()
