@@ -148,7 +148,7 @@ class Search:
             without, _ = self._refit(self.model, best.blocks[:-1])
             self.fit = max(self.fit, without, key=lambda fit: fit.log_likelihood)
         gain = best.log_likelihood - self.fit.log_likelihood
-        return best, self.steps / 2 * math.exp(-min(gain, 700.0))
+        return best, self.steps / 2 * math.exp(-min(max(gain, 0.0), 700.0))
 
     def _candidates(self) -> list[Block]:
         """Return waves to start from, where the spectrum is highest above that of the fit."""
@@ -183,9 +183,9 @@ class Search:
         return blocks
 
     def _is_visible(self, fit: Filtered) -> bool:
-        """Return whether the last wave of a fit is likelier than any that fades within a turn."""
+        """Return whether the last wave of a fit turns often enough, and is likelier than any that fades within a turn."""
         wave = fit.blocks[-1]
-        if wave.rate >= _faded_rate(wave.angle):
+        if wave.rate >= _faded_rate(wave.angle) or wave.angle * self.steps < 2 * math.pi * _LEAST_TURNS:
             return False
         faded, _ = self._refit(self.model, fit.blocks, least_rate=_faded_rate)
         return fit.log_likelihood - faded.log_likelihood > math.log(1 / _ALPHA)
