@@ -115,6 +115,7 @@ def share_interval(share: float, deviation: float) -> Interval:
     """Return a share of a series with its limits."""
     if math.isnan(share):
         return Interval(math.nan, math.nan, math.nan)
+    share = min(max(share, 0.0), 1.0)  # where parts cancel, one may explain more than all
     inside = min(max(share, _EXTREME), 1 - _EXTREME)
     centre = math.log(inside / (1 - inside))
     low, high = (1 / (1 + math.exp(-centre - sign * _HALF_WIDTH * deviation)) for sign in (-1, 1))
