@@ -183,7 +183,7 @@ class Search:
         return blocks
 
     def _is_visible(self, fit: Filtered) -> bool:
-        """Return whether the last wave of a fit turns a few times, and is likelier than any that fades within a turn."""
+        """Return whether the last wave of a fit turns a few times, and is likelier than all that fade within a turn."""
         wave = fit.blocks[-1]
         if wave.rate >= _faded_rate(wave.angle) or wave.angle * self.steps < 2 * math.pi * _LEAST_TURNS:
             return False

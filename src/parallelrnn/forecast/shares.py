@@ -20,6 +20,7 @@ _RIDGE = 1e-6  # keeps shapes apart that the horizon hardly can
 _HALF_WIDTH = 1.6449  # of a 90 % interval of a normal distribution, in deviations
 _STEP = 1e-2  # of parameters, in numerical derivatives
 _EXTREME = 1e-3  # shares are taken as at least this far from 0 and 1 where their limits are computed
+_SLOW = 10.0  # times that a block forgets itself within a series, below which its variance is not known
 _MAX_DEVIATION = 3.0  # of the logit of a share
 
 
@@ -68,7 +69,10 @@ def share_deviations(
     model, noise = fit.model, float(fit.noise.mean())
     rows = [model.rows(index) for index in range(len(model.lengths))]
     paths = [model.table[own, 1:] * fit.effects[index] for index, own in enumerate(rows)]  # (T, k) each
-    levels = _levels(fit)
+    # What wanders slowly beside the parts is taken as it went, not as it might have gone.
+    taken = {block for part in parts for block in part.blocks}
+    is_slow = [block.rate * parameters.steps < _SLOW and index not in taken for index, block in enumerate(fit.blocks)]
+    levels = fit.smoothed[:, is_slow].sum(1)
     others = np.mean([(path.sum(1) + levels[own]).var() for path, own in zip(paths, rows, strict=True)])
     fixed = [float(np.mean([path[:, part.columns].sum(1).var() for path in paths])) / noise for part in parts]
     start = parameters.start
@@ -77,7 +81,8 @@ def share_deviations(
         blocks = parameters.to_blocks(vector)
         added = Filtered(model, blocks).explained(horizon) if blocks else np.zeros(0)
         own = np.array([f + added[list(part.blocks)].sum() for f, part in zip(fixed, parts, strict=True)])
-        total = 1 + sum(block.variance for block in blocks if block.rate > 0) + float(others) / noise
+        steady = [block.variance for block, slow in zip(blocks, is_slow, strict=True) if not slow]
+        total = 1 + sum(steady) + float(others) / noise
         values: Array = np.log(np.maximum(own, 1e-12)) - np.log(np.maximum(total - own, 1e-12))
         return values
 
@@ -91,12 +96,6 @@ def share_deviations(
         if part.columns.stop > part.columns.start:
             variances[index] += _fixed_variance(fit, part.columns, paths, rows) + 2 / float(model.counts.sum())
     return [min(math.sqrt(max(0.0, value)), _MAX_DEVIATION) for value in variances]
-
-
-def _levels(fit: Filtered) -> Array:
-    """Return the sum of the levels that wander (T,), given all of the series."""
-    levels: Array = fit.smoothed[:, [block.rate == 0 for block in fit.blocks]].sum(1)
-    return levels
 
 
 def _fixed_variance(fit: Filtered, columns: slice, paths: Sequence[Array], rows: Sequence[slice]) -> float:
