@@ -16,7 +16,7 @@ import numpy as np
 from parallelrnn.classical.structural import Block, Filtered, Parameters, Structural, maximize
 from parallelrnn.forecast.data import Array
 from parallelrnn.forecast.seasonality import harmonics
-from parallelrnn.forecast.shares import Part
+from parallelrnn.forecast.shares import SLOW, Part
 
 _ALPHA = 0.01  # of false alarms among waves
 _ALPHA_CALENDAR = 0.005  # among calendar cycles
@@ -214,8 +214,9 @@ class Search:
         powers = {"noise": 1.0, "level": 0.0, "decay": 0.0}
         for block, variance in zip(self.fit.blocks, variances, strict=True):
             if block.size == 1:
-                is_memory = block.angle == 0 and block.rate <= math.log(2)  # of a step or more
-                powers["level" if block.rate == 0 else "decay" if is_memory else "noise"] += float(variance)
+                is_level = block.rate * self.steps < SLOW and block.angle == 0
+                is_memory = block.rate <= math.log(2) and block.angle == 0  # of a step or more
+                powers["level" if is_level else "decay" if is_memory else "noise"] += float(variance)
         return max(powers, key=lambda name: powers[name])
 
     def lines_of(self, period: float) -> list[int]:

@@ -20,7 +20,7 @@ _RIDGE = 1e-6  # keeps shapes apart that the horizon hardly can
 _HALF_WIDTH = 1.6449  # of a 90 % interval of a normal distribution, in deviations
 _STEP = 1e-2  # of parameters, in numerical derivatives
 _EXTREME = 1e-3  # shares are taken as at least this far from 0 and 1 where their limits are computed
-_SLOW = 10.0  # times that a block forgets itself within a series, below which its variance is not known
+SLOW = 10.0  # times that a block forgets itself within a series, below which it is a level that wanders
 _MAX_DEVIATION = 3.0  # of the logit of a share
 
 
@@ -71,7 +71,7 @@ def share_deviations(
     paths = [model.table[own, 1:] * fit.effects[index] for index, own in enumerate(rows)]  # (T, k) each
     # What wanders slowly beside the parts is taken as it went, not as it might have gone.
     taken = {block for part in parts for block in part.blocks}
-    is_slow = [block.rate * parameters.steps < _SLOW and index not in taken for index, block in enumerate(fit.blocks)]
+    is_slow = [block.rate * parameters.steps < SLOW and index not in taken for index, block in enumerate(fit.blocks)]
     levels = fit.smoothed[:, is_slow].sum(1)
     others = np.mean([(path.sum(1) + levels[own]).var() for path, own in zip(paths, rows, strict=True)])
     fixed = [float(np.mean([path[:, part.columns].sum(1).var() for path in paths])) / noise for part in parts]

@@ -19,14 +19,16 @@ LEVEL = 90  # per cent, of all intervals
 # (R-1 at modulus one), or a level and deviations from it that fade (R-1 below one).
 RESTS = ("unknown", "noise", "level", "decay")
 _LIMITS = (("", "estimate"), (f"-lo-{LEVEL}", "low"), (f"-hi-{LEVEL}", "high"))
-_STRONG_SHARE = 0.05  # of the series, that a strong finding explains at least, at the lower limit
+_STRONG_SHARE = 0.05  # of the series, that a strong finding explains at least
 _LITTLE = 0.1  # of the variation of a series: forecasts that explain less move little
 # What is said of a series, by the evidence.
 _SENTENCES = {
-    "strong": "The data show {what}. It explains {series} of the series' variation {ahead} and makes {forecast} of the "
-    "movement of forecasts.",
-    "weak": "There is also {what}, but it explains only {series} of the series' variation {ahead}; it makes {forecast} "
-    "of the movement of forecasts.",
+    "strong": "The data show {what}. Forecasts can explain {series} of the series' variation {ahead} by it; it makes "
+    "{forecast} of the movement of this model's forecasts.",
+    "unsure": "The data show {what}. How much of the series' variation {ahead} forecasts can explain by it is hardly "
+    "known: {series}; it makes {forecast} of the movement of this model's forecasts.",
+    "weak": "A weak finding is {what}. Forecasts can explain no more than {series} of the series' variation {ahead} by "
+    "it; it makes {forecast} of the movement of this model's forecasts.",
     "none": "No trend, calendar cycle or cycle stands out from noise in these data. What forecasts are made of is "
     "listed below; none of it is a finding.",
     "unknown": "",
@@ -37,6 +39,7 @@ _SENTENCES = {
     "see.",
     "little": "Forecasts of {these} move little: they explain {explained} of the variation {ahead}, measured on data "
     "that training did not see.",
+    "missed": "That is less than the findings allow: this model does not make the most of them.",
 }
 
 
@@ -52,8 +55,10 @@ class Finding:
 
     @property
     def evidence(self) -> str:
-        """How much the finding matters: "strong" or "weak"."""
-        return "strong" if self.share_series.low >= _STRONG_SHARE else "weak"
+        """How much the finding matters: "strong", "unsure" or "weak"."""
+        if self.share_series.low >= _STRONG_SHARE:
+            return "strong"
+        return "unsure" if self.share_series.estimate >= _STRONG_SHARE else "weak"
 
     def phrase(self, time: Step) -> str:
         """Describe the finding, with intervals."""
@@ -105,8 +110,8 @@ class Findings(Sequence[Finding]):
         notes = [f"Intervals at {LEVEL} %." if rows else "No trend, calendar cycle or cycle stands out from noise."]
         if not math.isnan(self.explained):
             notes.append(
-                f"All forecasts explain {max(0.0, self.explained):.0%} of the series' variation over the next "
-                f"{self.time.format(self.horizon)}, out of sample."
+                f"This model's forecasts explain {100 * max(0.0, self.explained):.0f} % of the series' variation over "
+                f"the next {self.time.format(self.horizon)}, out of sample."
             )
         names = ("kind", "period", "half-life", "share of series", "share of forecast")
         return Display("Findings (what the data show)", names, rows, notes)
@@ -118,11 +123,13 @@ class Findings(Sequence[Finding]):
         texts = []
         if not math.isnan(self.explained):
             key = "little" if self.explained < _LITTLE else "much"
-            explained = "nothing" if self.explained < 0.005 else f"{self.explained:.0%}"
+            explained = "nothing" if self.explained < 0.005 else f"{100 * self.explained:.0f} %"
             texts.append(_SENTENCES[key].format(these=these, explained=explained, ahead=ahead))
+            if self.explained < sum(row.share_series.low for row in self.rows):
+                texts[0] += " " + _SENTENCES["missed"]
         if not self.rows:
             texts.append(_SENTENCES["none"])
-        for row in sorted(self.rows, key=lambda row: row.evidence):  # strong ones first
+        for row in sorted(self.rows, key=lambda row: ("strong", "unsure", "weak").index(row.evidence)):
             shares = {"series": row.share_series.format(), "forecast": row.share_forecast.format()}
             texts.append(_SENTENCES[row.evidence].format(what=row.phrase(self.time), ahead=ahead, **shares))
         return [*texts, *filter(None, [_SENTENCES[self.rest]])]

@@ -61,7 +61,7 @@ def run(results: Path = Path("results/benchmarks"), workers: int = os.cpu_count(
     """Forecast the series that the results do not hold yet."""
     os.environ |= dict.fromkeys(THREADS, "1")
     jobs = [({"series": name, "change": change, "since": since}, seed) for name, change, since in CASES]
-    run_missing(RunStore(results), NAME, jobs, measure, provenance(1, ["pandas"]), workers)
+    run_missing(RunStore(results), NAME, jobs, measure, provenance(1, ["pandas"]), workers, timed=False)
 
 
 def measure(config: dict[str, Any], seed: int) -> dict[str, Any]:

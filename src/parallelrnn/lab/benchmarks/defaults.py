@@ -57,7 +57,7 @@ def run(data: Path, results: Path = Path("results/benchmarks"), workers: int = o
         for name in STEPS
         for horizon in HORIZONS
     ]
-    run_missing(RunStore(results), NAME, jobs, partial(measure, data), provenance(1, ["pandas"]), workers)
+    run_missing(RunStore(results), NAME, jobs, partial(measure, data), provenance(1, ["pandas"]), workers, timed=False)
 
 
 def measure(folder: Path, config: dict[str, Any], seed: int) -> dict[str, Any]:

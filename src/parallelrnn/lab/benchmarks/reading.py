@@ -353,7 +353,9 @@ def _jobs(seed: int) -> list[tuple[dict[str, Any], int]]:
 def run(results: Path = Path("results/benchmarks"), workers: int = 2, seed: int = TEST) -> None:
     """Read the series that the results do not hold yet, each on one thread."""
     os.environ |= dict.fromkeys(THREADS, "1")  # workers read these as they start
-    run_missing(RunStore(results), NAME, _jobs(seed), measure, provenance(1, ["scipy", "statsmodels"]), workers)
+    run_missing(
+        RunStore(results), NAME, _jobs(seed), measure, provenance(1, ["scipy", "statsmodels"]), workers, timed=False
+    )
 
 
 class Read:
