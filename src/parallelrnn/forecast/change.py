@@ -17,6 +17,7 @@ from torch import Tensor
 from parallelrnn.forecast.data import Array
 
 _THRESHOLD = 4.0  # standard errors by which recent errors exceed earlier ones
+_LARGER = 1.5  # ratio of recent to earlier errors: less is no change, however certain
 _LEAST = 10  # steps that show a change
 _MOST = 2 / 3  # of the steps, that may lie after it
 _CANDIDATES = 16  # times of a change that are looked at first
@@ -90,8 +91,10 @@ def _trend(path: Array) -> tuple[float, float, float]:
 
 
 def _score(sizes: Array, since: int) -> float:
-    """Return by how many standard errors the last sizes exceed those before."""
+    """Return by how many standard errors the last sizes exceed those before, 0 if they are not much larger."""
     before, after = sizes[:-since], sizes[-since:]
+    if after.mean() < _LARGER * before.mean():
+        return 0.0
     related = _relatedness(before)
     error = math.sqrt(float(before.var()) * related * (1 / len(after) + 1 / len(before)))
     few = 1 + 2 * related / len(before)  # from few that are related, a standard error is too small

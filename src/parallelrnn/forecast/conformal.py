@@ -45,7 +45,7 @@ class Calibration:
         changed = [find_change(own) if is_one else 0 for own, is_one in zip(residuals, ordered, strict=True)]
         for index, since in enumerate(changed):
             if since:
-                tables[index] = torch.maximum(tables[index], adapted_quantiles(residuals[index], since, levels))
+                tables[index] = adapted_quantiles(residuals[index], since, levels)
         counts = [(~own.isnan()).sum(0).amin(-1) for own in residuals]
         return cls(torch.stack(tables), torch.stack(counts), torch.tensor(changed))
 
