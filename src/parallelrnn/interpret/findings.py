@@ -19,16 +19,18 @@ LEVEL = 90  # per cent, of all intervals
 # (R-1 at modulus one), or a level and deviations from it that fade (R-1 below one).
 RESTS = ("unknown", "noise", "level", "decay")
 _LIMITS = (("", "estimate"), (f"-lo-{LEVEL}", "low"), (f"-hi-{LEVEL}", "high"))
+EVIDENCE = ("strong", "small", "weak")
 _STRONG_SHARE = 0.05  # of the series, that a strong finding explains at least
+_SURE = 1 / 3  # the lower limit of a share over the share itself, from which on it is known
 _LITTLE = 0.1  # of the variation of a series: forecasts that explain less move little
 # What is said of a series, by the evidence.
 _SENTENCES = {
     "strong": "The data show {what}. Forecasts can explain {series} of the series' variation {ahead} by it; it makes "
     "{forecast} of the movement of this model's forecasts.",
-    "unsure": "The data show {what}. How much of the series' variation {ahead} forecasts can explain by it is hardly "
-    "known: {series}; it makes {forecast} of the movement of this model's forecasts.",
-    "weak": "A weak finding is {what}. Forecasts can explain no more than {series} of the series' variation {ahead} by "
-    "it; it makes {forecast} of the movement of this model's forecasts.",
+    "small": "The data also show {what}, small beside the rest of the series: forecasts can explain {series} of its "
+    "variation {ahead} by it; it makes {forecast} of the movement of this model's forecasts.",
+    "weak": "There are signs of {what}, but how much of the series' variation {ahead} forecasts can explain by it is "
+    "hardly known: {series}; it makes {forecast} of the movement of this model's forecasts.",
     "none": "No trend, calendar cycle or cycle stands out from noise in these data. What forecasts are made of is "
     "listed below; none of it is a finding.",
     "unknown": "",
@@ -55,10 +57,10 @@ class Finding:
 
     @property
     def evidence(self) -> str:
-        """How much the finding matters: "strong", "unsure" or "weak"."""
+        """One of EVIDENCE: how large the part of the series is that it explains, and how surely."""
         if self.share_series.low >= _STRONG_SHARE:
             return "strong"
-        return "unsure" if self.share_series.estimate >= _STRONG_SHARE else "weak"
+        return "small" if self.share_series.low >= _SURE * self.share_series.estimate else "weak"
 
     def phrase(self, time: Step) -> str:
         """Describe the finding, with intervals."""
@@ -129,7 +131,7 @@ class Findings(Sequence[Finding]):
                 texts[0] += " " + _SENTENCES["missed"]
         if not self.rows:
             texts.append(_SENTENCES["none"])
-        for row in sorted(self.rows, key=lambda row: ("strong", "unsure", "weak").index(row.evidence)):
+        for row in sorted(self.rows, key=lambda row: EVIDENCE.index(row.evidence)):
             shares = {"series": row.share_series.format(), "forecast": row.share_forecast.format()}
             texts.append(_SENTENCES[row.evidence].format(what=row.phrase(self.time), ahead=ahead, **shares))
         return [*texts, *filter(None, [_SENTENCES[self.rest]])]
