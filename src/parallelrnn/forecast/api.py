@@ -447,9 +447,8 @@ class Forecaster:
 
 
 def _warn_of_changes(state: ForecasterState, series: Sequence[Series], calibration: Calibration) -> None:
-    if state.quantiles is None:  # else intervals do not follow errors
-        for notice in state.change_notices(series, calibration):
-            warn_user(notice)
+    for notice in state.change_notices(series, calibration):
+        warn_user(notice)
 
 
 def check_levels(levels: Any) -> tuple[float, ...]:

@@ -36,7 +36,8 @@ def find_change(residuals: Tensor) -> int:
     near = abs(errors[:, : max(1, errors.shape[1] // 2)])  # forecasts further ahead share more of their errors
     scale = np.nan_to_num(_mean(near, (0,)))
     sizes = _mean(near / np.where(scale > 0, scale, 1.0), (1, 2))
-    sizes = sizes[np.isfinite(sizes)]
+    known = np.flatnonzero(np.isfinite(sizes))
+    sizes = sizes[known]
     most = int(_MOST * len(sizes))
     if most < 2 * _LEAST:
         return 0
@@ -44,15 +45,20 @@ def find_change(residuals: Tensor) -> int:
     best = int(np.argmax([_score(sizes, n) for n in grid]))
     low, high = grid[max(0, best - 1)], grid[min(len(grid) - 1, best + 1)]
     score, since = max((_score(sizes, n), n) for n in range(low, high + 1, max(1, (high - low) // 50)))
-    return since if score > _THRESHOLD else 0
+    return len(errors) - int(known[-since]) if score > _THRESHOLD else 0
 
 
 def adapted_quantiles(residuals: Tensor, since: int, levels: Tensor) -> Tensor:
-    """Return quantiles (levels, H, C) of absolute errors to expect after a change `since` steps before the end."""
+    """Return quantiles (levels, H, C) of absolute errors to expect after a change `since` steps before the end.
+
+    NaN for channels of which too little was observed since.
+    """
     errors = _by_target(residuals.double().numpy())[-since:]  # (n, H, C)
     common = _mean(errors, (1,))  # (n, C)
-    table = np.zeros((len(levels), *errors.shape[1:]))
+    table = np.full((len(levels), *errors.shape[1:]), np.nan)
     for channel, path in enumerate(common.T):
+        if np.isfinite(path).sum() < _FEW:
+            continue
         slope, related, spread = _trend(path)
         for ahead in range(errors.shape[1]):
             own = errors[:, ahead, channel]

@@ -43,10 +43,12 @@ class Calibration:
         levels = torch.arange(1, LEVELS + 1, dtype=torch.float64) / LEVELS
         tables = [_upper_quantiles(own.abs(), levels) for own in residuals]
         changed = [find_change(own) if is_one else 0 for own, is_one in zip(residuals, ordered, strict=True)]
+        counts = [(~own.isnan()).sum(0).amin(-1) for own in residuals]
         for index, since in enumerate(changed):
             if since:
-                tables[index] = adapted_quantiles(residuals[index], since, levels)
-        counts = [(~own.isnan()).sum(0).amin(-1) for own in residuals]
+                adapted = adapted_quantiles(residuals[index], since, levels)
+                tables[index] = torch.where(adapted.isnan(), tables[index], adapted)
+                counts[index] = counts[index].clamp(max=since)
         return cls(torch.stack(tables), torch.stack(counts), torch.tensor(changed))
 
     @classmethod

@@ -36,7 +36,10 @@ _ENDLESS = 10  # lengths of the series; longer half-lives are not told from endl
 
 def read_findings(state: ForecasterState, series: Sequence[Series]) -> Findings:
     """Return what series show, and how much of that the forecasts of a fitted state contain."""
-    found, rest = find(series, state.periods, state.horizon)
+    try:
+        found, rest = find(series, state.periods, state.horizon)
+    except np.linalg.LinAlgError:  # rounding left nothing to read, but the forecasts stand
+        found, rest = [], "unknown"
     dataset, origins = state.dataset(series), state.sample_origins
     windows = torch.from_numpy(origins - np.array([(0, series[index].position) for index in origins[:, 0]]))
     forecasts = state.forecast(dataset, windows)[0]["yhat"]  # (N, H, C)
@@ -48,6 +51,8 @@ def read_findings(state: ForecasterState, series: Sequence[Series]) -> Findings:
         values = np.where(own.observed[start + seen], own.values[start + seen], np.nan)
         actual[row, seen] = (values - scaler.mean) / scaler.scale
         scaled[row] = (forecasts[row] - scaler.mean) / scaler.scale
+    ends = np.array(state.trained_until)[origins[:, 0]]
+    actual[origins[:, 1] < ends] = np.nan  # training has seen these
     squares = np.nansum(actual**2)
     explained = float(1 - np.nansum((actual - scaled) ** 2) / squares) if squares > 0 else math.nan
     flat = scaled.transpose(0, 2, 1).reshape(-1, state.horizon)
@@ -102,21 +107,35 @@ def _exactly(value: float) -> Interval:
 
 
 def _recent_columns(series: Sequence[Series]) -> list[tuple[Array, int]]:
-    """Return channels of series at unit scale, NaN where not observed, and their positions: the ends of a sample."""
+    """Return channels of series at unit scale, NaN where not observed, and their positions: the ends of a sample.
+
+    Series much shorter than the others could not tell what these tell, so they are left out.
+    """
+    channels = [(single, channel) for single in series for channel in range(single.values.shape[1])]
+    usable = [pair for pair in channels if _varies(*pair)]
+    if not usable:
+        return []
+    typical = float(np.median([len(single) for single, _ in usable]))
+    usable = [(single, channel) for single, channel in usable if 2 * len(single) >= typical]
+    sample = [usable[index] for index in _spread_out(len(usable), _MAX_SERIES)]
     columns = []
-    total = sum(single.values.shape[1] for single in series)
-    steps = max(_MIN_STEPS, _MAX_STEPS // total)
-    longest = max(steps, _MAX_STEPS // _MAX_SERIES)
-    every = max(1, total * longest // _MAX_STEPS)
-    for index, (single, channel) in enumerate((s, c) for s in series for c in range(s.values.shape[1])):
-        if index % every:
-            continue
-        values = np.where(single.observed[:, channel], single.values[:, channel], np.nan)[-longest:]
-        seen = values[np.isfinite(values)]
-        scale = seen.std() if len(seen) else 0.0
-        if len(seen) >= _MIN_STEPS and scale > 1e-9 * abs(seen).max():
-            columns.append(((values - seen.mean()) / scale, single.end - len(values)))
+    for single, channel in sample:
+        values = np.where(single.observed[:, channel], single.values[:, channel], np.nan)
+        values = values[-min(_MAX_STEPS // len(sample), int(2 * typical)) :]
+        if np.isfinite(values).sum() >= _MIN_STEPS and np.nanstd(values) > 0:
+            columns.append(((values - np.nanmean(values)) / np.nanstd(values), single.end - len(values)))
     return columns
+
+
+def _varies(series: Series, channel: int) -> bool:
+    """Return whether a channel has values enough, and more variation than rounding."""
+    values = series.values[series.observed[:, channel], channel]
+    return len(values) >= _MIN_STEPS and values.std() > 1e-9 * abs(values).max()
+
+
+def _spread_out(total: int, most: int) -> list[int]:
+    """Return at most `most` of the first `total` indices, evenly spread."""
+    return [round(index) for index in np.linspace(0, total - 1, min(total, most))]
 
 
 class _Profile:
@@ -148,7 +167,7 @@ class _Profile:
             if abs(lost - width) < _PROFILE_TOLERANCE:
                 break
             step *= min(4.0, width / max(lost, 1e-9))
-        return self.fitted + sign * step
+        return self.fitted + sign * min(step, furthest)
 
     def _loss(self, value: float) -> float:
         start = self.vector + (value - self.fitted) * self.along
@@ -164,8 +183,9 @@ def _period(search: Search, block: int, half_life: Interval, spread: Array) -> I
     swings = math.log(2) * search.steps * len(search.series) / half_life.estimate
     width = _HALF_WIDTH * (1.0 if math.isnan(swings) else 1 + min(_FEW_SWINGS[0] / swings, _FEW_SWINGS[1]))
     ends = turns.parameters.bounds[turns.place]
-    few, many = turns.limit(-1, ends[0], width) or ends[0], turns.limit(1, ends[1], width) or ends[1]
-    return Interval(search.steps / turns.fitted, search.steps / many, search.steps / few)
+    fewest, most = turns.limit(-1, ends[0], width), turns.limit(1, ends[1], width)
+    low = search.steps / (ends[1] if most is None else most)
+    return Interval(search.steps / turns.fitted, low, search.steps / (ends[0] if fewest is None else fewest))
 
 
 def _half_life(search: Search, block: int, spread: Array) -> Interval:

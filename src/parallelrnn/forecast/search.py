@@ -44,7 +44,8 @@ class Search:
     def __init__(self, series: Sequence[Array], positions: Sequence[int], periods: Sequence[float]) -> None:
         self.series, self.positions = list(series), list(positions)
         self.steps = max(map(len, series))
-        candidates = [period for period in periods if _LEAST_TURNS * period <= self.steps]
+        self.shortest = min(map(len, series))
+        candidates = [period for period in periods if _LEAST_TURNS * period <= self.shortest]
         self.calendar: tuple[float, ...] = ()
         self.waves: list[int] = []  # the blocks that are findings
         self.model = self.model_of(())
@@ -85,7 +86,7 @@ class Search:
         return Structural(self.series, regressors)
 
     def _lines(self, calendar: Sequence[float]) -> dict[float, list[int]]:
-        return {p: harmonics(p, [q for q in calendar if q < p], self.steps) for p in sorted(calendar)}
+        return {p: harmonics(p, [q for q in calendar if q < p], self.shortest) for p in sorted(calendar)}
 
     def columns_of(self, calendar: Sequence[float], period: float) -> slice:
         """Return which regressors are the lines of a period."""
@@ -212,11 +213,12 @@ class Search:
         """Return what most of the series is without its findings, one of `RESTS`."""
         variances = self.fit.smoothed.var(axis=0) / float(self.fit.noise.mean())
         powers = {"noise": 1.0, "level": 0.0, "decay": 0.0}
-        for block, variance in zip(self.fit.blocks, variances, strict=True):
-            if block.size == 1:
-                is_level = block.rate * self.steps < SLOW and block.angle == 0
-                is_memory = block.rate <= math.log(2) and block.angle == 0  # of a step or more
-                powers["level" if is_level else "decay" if is_memory else "noise"] += float(variance)
+        for index, (block, variance) in enumerate(zip(self.fit.blocks, variances, strict=True)):
+            if index in self.waves or any(self.is_of(period, block) for period in self.calendar if block.size == 2):
+                continue
+            is_level = block.rate * self.steps < SLOW and block.angle == 0
+            is_memory = block.rate <= math.log(2)  # of a step or more
+            powers["level" if is_level else "decay" if is_memory else "noise"] += float(variance)
         return max(powers, key=lambda name: powers[name])
 
     def lines_of(self, period: float) -> list[int]:

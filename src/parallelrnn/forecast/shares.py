@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from parallelrnn.classical.structural import Filtered, Parameters
 from parallelrnn.forecast.data import Array
@@ -46,9 +47,11 @@ def series_shares(fit: Filtered, parts: Sequence[Part], horizon: int) -> list[fl
         observed, x = fit.model.observed[rows], fit.model.table[rows, 1:]
         y = fit.model.table[rows, 0]
         y = np.where(observed, y - y[observed].mean(), 0.0)
-        fixed = [_about_mean(x[:, part.columns] @ fit.effects[index, part.columns]) for part in parts]
+        fixed = [_about_mean(x[:, part.columns] @ fit.effects[index, part.columns], observed) for part in parts]
         first = len(y) // 5  # until then, filters settle
         for h in sorted({round(h) for h in np.linspace(1, horizon, min(horizon, _HORIZON_POINTS))}):
+            if first + h >= len(y):
+                continue
             now, later = slice(first, len(y) - h), slice(first + h, len(y))
             each = (states[now] * weights[h - 1]).sum(-1).T  # (blocks, n)
             own = np.array([f[later] + each[list(part.blocks)].sum(0) for f, part in zip(fixed, parts, strict=True)])
@@ -68,13 +71,16 @@ def share_deviations(
     """
     model, noise = fit.model, float(fit.noise.mean())
     rows = [model.rows(index) for index in range(len(model.lengths))]
+    seen = [np.flatnonzero(model.observed[own]) for own in rows]
     paths = [model.table[own, 1:] * fit.effects[index] for index, own in enumerate(rows)]  # (T, k) each
     # What wanders slowly beside the parts is taken as it went, not as it might have gone.
     taken = {block for part in parts for block in part.blocks}
     is_slow = [block.rate * parameters.steps < SLOW and index not in taken for index, block in enumerate(fit.blocks)]
     levels = fit.smoothed[:, is_slow].sum(1)
-    others = np.mean([(path.sum(1) + levels[own]).var() for path, own in zip(paths, rows, strict=True)])
-    fixed = [float(np.mean([path[:, part.columns].sum(1).var() for path in paths])) / noise for part in parts]
+    pairs = list(zip(paths, seen, strict=True))
+    wandering = [path.sum(1)[at] + levels[own][at] for (path, at), own in zip(pairs, rows, strict=True)]
+    others = np.mean([values.var() for values in wandering])
+    fixed = [float(np.mean([path[at, part.columns].sum(1).var() for path, at in pairs])) / noise for part in parts]
     start = parameters.start
 
     def logits(vector: Array) -> Array:
@@ -94,16 +100,17 @@ def share_deviations(
     variances = np.einsum("pk,pq,qk->k", slope, spread, slope)
     for index, part in enumerate(parts):
         if part.columns.stop > part.columns.start:
-            variances[index] += _fixed_variance(fit, part.columns, paths, rows) + 2 / float(model.counts.sum())
+            variances[index] += _fixed_variance(fit, part.columns) + 2 / float(model.counts.sum())
     return [min(math.sqrt(max(0.0, value)), _MAX_DEVIATION) for value in variances]
 
 
-def _fixed_variance(fit: Filtered, columns: slice, paths: Sequence[Array], rows: Sequence[slice]) -> float:
+def _fixed_variance(fit: Filtered, columns: slice) -> float:
     """Return the variance of the logarithm of the variance of a sum of regressors, by that of their effects."""
     total, variance = 0.0, 0.0
-    for index, (path, own) in enumerate(zip(paths, rows, strict=True)):
-        x = fit.model.table[own, 1:][:, columns]
-        moves = _about_mean(path[:, columns].sum(1))
+    for index in range(len(fit.model.lengths)):
+        own = fit.model.rows(index)
+        x = fit.model.table[own, 1:][fit.model.observed[own], columns]
+        moves = (x - x.mean(0)) @ fit.effects[index, columns]
         slope = 2 * (x - x.mean(0)).T @ moves / len(moves)
         total += float((moves**2).mean())
         variance += float(slope @ fit.effect_covariance[index, columns, columns] @ slope)
@@ -150,6 +157,6 @@ def _ratio(above: Array, below: Array) -> Interval:
     return Interval(value, max(value - width, min(0.0, value)), min(value + width, max(1.0, value)))
 
 
-def _about_mean(values: Array) -> Array:
-    centred: Array = values - values.mean()
+def _about_mean(values: Array, observed: NDArray[np.bool_]) -> Array:
+    centred: Array = values - values[observed].mean()
     return centred

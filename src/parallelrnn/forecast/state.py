@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from typing import Any
@@ -91,15 +91,21 @@ class ForecasterState:
             first.append(max(full, (0 if row < 0 else self.trained_until[row]) - series.position))
         residuals = calibration_residuals(self.network, dataset, self.median_index, first)
         each = [
-            Calibration.of([own], [True]) if are_enough(own) else self.calibration.rows([row])
-            for row, own in zip(index, residuals, strict=True)
+            Calibration.of([own], [True]) if are_enough(own) else self._fitted_calibration(row, series)
+            for row, own, series in zip(index, residuals, dataset.series, strict=True)
         ]
         return Calibration.cat(each)
+
+    def _fitted_calibration(self, row: int, series: Series) -> Calibration:
+        """Return the calibration of training, with a change as long ago as it is at the end of a newer series."""
+        fitted = self.calibration.rows([row])
+        later = series.end - self.recent[row].end
+        return replace(fitted, changed=torch.where(fitted.changed > 0, (fitted.changed + later).clamp(min=0), 0))
 
     def change_notices(self, series: Sequence[Series], calibration: Calibration) -> list[str]:
         """Say of which series errors have grown, and since when."""
         changed = [(own, n) for own, n in zip(series, calibration.changed.tolist(), strict=False) if n]
-        if not changed:
+        if not changed or self.quantiles is not None:  # quantiles do not follow errors
             return []
         texts = []
         for own, n in changed[:_MOST_NOTICES]:
@@ -110,11 +116,11 @@ class ForecasterState:
                 else f"{stamp:%Y-%m-%d}" + f"{stamp: %H:%M}" * (stamp != stamp.normalize())
             )
             texts.append(f"{own.name!r} since {since}" if len(series) > 1 else f"since {since}")
-        more = f" and {len(changed) - _MOST_NOTICES} others" if len(changed) > _MOST_NOTICES else ""
+        more = ", ..." if len(changed) > _MOST_NOTICES else ""
         which = f"forecasts of {len(changed)} of {len(series)} series" if len(series) > 1 else "forecasts"
         return [
             f"Something has changed: {which} have missed by more than before ({', '.join(texts)}{more}). Intervals are "
-            "wider by that; the findings describe the whole series, and may not hold after the change."
+            "wider accordingly; the findings describe the time before as well, and may no longer hold."
         ]
 
     @torch.no_grad()
@@ -140,7 +146,11 @@ class ForecasterState:
             values[row] = values[row] * scaler.scale[:, None] + offset[..., None]
         columns = {"yhat": values[..., self.median_index]}
         round_outward = np.stack([scaler.integer_valued for scaler in own])[:, None] > 0
-        floor = np.where(np.stack([scaler.non_negative for scaler in own])[:, None] > 0, 0.0, -np.inf)
+        is_positive = [
+            scaler.non_negative * (dataset.series[index].values >= 0).all(axis=0)
+            for index, scaler in zip(origins[:, 0], own, strict=True)
+        ]
+        floor = np.where(np.stack(is_positive)[:, None] > 0, 0.0, -np.inf)
         for level in levels:
             if self.quantiles is None:
                 quantile = (calibration or self.calibration).conformal_quantile(level).double().numpy()

@@ -50,7 +50,8 @@ class SeriesScaler:
         if (np.nanmin(values, axis=0) == np.nanmax(values, axis=0)).any():
             values = np.where(series.observed, series.values, np.nan)
         mean, scale = _mean_and_scale(values)
-        return cls(mean, scale, cycles, _integer_valued(values), _non_negative(values, scale))
+        whole = np.where(series.observed, series.values, np.nan)
+        return cls(mean, scale, cycles, _integer_valued(values), _non_negative(whole, scale))
 
     def cycles_at(self, positions: NDArray[np.int64]) -> Array:
         """Return the sum of all cycles, (n, C)."""

@@ -25,15 +25,14 @@ _SURE = 1 / 3  # the lower limit of a share over the share itself, from which on
 _LITTLE = 0.1  # of the variation of a series: forecasts that explain less move little
 # What is said of a series, by the evidence.
 _SENTENCES = {
-    "strong": "The data show {what}. Forecasts can explain {series} of the series' variation {ahead} by it; it makes "
-    "{forecast} of the movement of this model's forecasts.",
+    "strong": "The data show {what}. Forecasts can explain {series} of the series' variation {ahead} by it{makes}.",
     "small": "The data also show {what}, small beside the rest of the series: forecasts can explain {series} of its "
-    "variation {ahead} by it; it makes {forecast} of the movement of this model's forecasts.",
+    "variation {ahead} by it{makes}.",
     "weak": "There are signs of {what}, but how much of the series' variation {ahead} forecasts can explain by it is "
-    "hardly known: {series}; it makes {forecast} of the movement of this model's forecasts.",
-    "none": "No trend, calendar cycle or cycle stands out from noise in these data. What forecasts are made of is "
-    "listed below; none of it is a finding.",
-    "unknown": "",
+    "hardly known: {series}{makes}.",
+    "none": "No trend, calendar cycle or cycle stands out from noise in these data; the parts of forecasts, listed "
+    "below, are no findings.",
+    "unknown": "There are too few values, or they vary too little, to tell what these data show.",
     "noise": "What is left looks like noise around a steady level, which is the best forecast of it.",
     "level": "What is left is a level that wanders: its last value is close to the best forecast of it.",
     "decay": "What is left deviates from a steady level, with a memory that fades.",
@@ -109,7 +108,7 @@ class Findings(Sequence[Finding]):
             )
             for row in self.rows[:most]
         ]
-        notes = [f"Intervals at {LEVEL} %." if rows else "No trend, calendar cycle or cycle stands out from noise."]
+        notes = [f"Intervals at {LEVEL} %." if rows else _SENTENCES["none" if self.rest != "unknown" else "unknown"]]
         if not math.isnan(self.explained):
             notes.append(
                 f"This model's forecasts explain {100 * max(0.0, self.explained):.0f} % of the series' variation over "
@@ -127,14 +126,16 @@ class Findings(Sequence[Finding]):
             key = "little" if self.explained < _LITTLE else "much"
             explained = "nothing" if self.explained < 0.005 else f"{100 * self.explained:.0f} %"
             texts.append(_SENTENCES[key].format(these=these, explained=explained, ahead=ahead))
-            if self.explained < sum(row.share_series.low for row in self.rows):
+            if self.rows and self.explained < sum(row.share_series.low for row in self.rows):
                 texts[0] += " " + _SENTENCES["missed"]
-        if not self.rows:
+        if not self.rows and self.rest != "unknown":
             texts.append(_SENTENCES["none"])
         for row in sorted(self.rows, key=lambda row: EVIDENCE.index(row.evidence)):
-            shares = {"series": row.share_series.format(), "forecast": row.share_forecast.format()}
-            texts.append(_SENTENCES[row.evidence].format(what=row.phrase(self.time), ahead=ahead, **shares))
-        return [*texts, *filter(None, [_SENTENCES[self.rest]])]
+            makes = f"; it makes {row.share_forecast.format()} of the movement of this model's forecasts"
+            makes = "" if math.isnan(row.share_forecast.estimate) else makes  # forecasts of one step do not move
+            about = {"what": row.phrase(self.time), "series": row.share_series.format(), "makes": makes}
+            texts.append(_SENTENCES[row.evidence].format(ahead=ahead, **about))
+        return [*texts, _SENTENCES[self.rest]]
 
 
 def _of_period(row: Finding, time: Step) -> str:

@@ -48,10 +48,11 @@ class Interval:
             return "-"
         values = [self.estimate] if math.isnan(self.low) else [self.estimate, self.low, self.high]
         texts = [_percent(value) if step is None else step.format(value) for value in values]
-        units = {text.partition(" ")[2].removesuffix("s") for text in texts} - {""}  # 1 year, 2 years, inf
+        names = [text.partition(" ")[2] for text in texts]
+        units = {name.removesuffix("s") if len(name) > 3 else name for name in names} - {""}  # 1 year, 2 years, inf
         if len(units) > 1:
             return "{} ({} to {})".format(*texts)
-        unit = max((text.partition(" ")[2] for text in texts), key=len)
+        unit = max(names, key=len)
         numbers = [text.partition(" ")[0] for text in texts]
         return numbers[0] + (" ({} to {})".format(*numbers[1:]) if numbers[1:] else "") + f" {unit}"
 
