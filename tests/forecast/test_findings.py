@@ -16,7 +16,9 @@ from parallelrnn.forecast.data import Series
 from parallelrnn.forecast.findings import find
 from parallelrnn.forecast.search import Search
 from parallelrnn.forecast.shares import forecast_shares
-from parallelrnn.interpret.findings import Finding
+from parallelrnn.interpret.display import Step
+from parallelrnn.interpret.findings import Finding, Findings
+from parallelrnn.interpret.uncertainty import Interval
 from tests.classical.test_structural import Array, wave
 
 WEEK = [7.0]
@@ -182,3 +184,62 @@ def test_a_model_of_an_earlier_version_has_no_findings() -> None:
     assert explanation.reading is None
     with pytest.raises(InputError, match="without findings"):
         explanation.findings  # noqa: B018
+
+
+def test_a_share_is_known_where_noise_may_be_short_memory() -> None:
+    months = np.arange(180)
+    for seed in range(4):
+        values = 10 + 3 * np.sin(2 * math.pi * months / 12) + np.random.default_rng(seed).standard_normal(180)
+        ((finding, _),), _ = find([single(values)], [12.0], 12)
+        assert finding.share_series.estimate == pytest.approx(4.5 / 5.5, abs=0.06)
+        assert 0.02 < finding.share_series.high - finding.share_series.low < 0.15
+
+
+def test_short_series_do_not_hide_what_long_ones_show() -> None:
+    days = np.arange(1200)
+    year = np.sin(2 * math.pi * days / 365.25) + 0.3 * np.random.default_rng(0).standard_normal(1200)
+    pieces = [single(np.random.default_rng(seed).standard_normal(n)) for seed, n in ((1, 40), (2, 22))]
+    kinds = [finding.kind for finding, _ in find([single(year), *pieces, single(year[::-1])], [7.0, 365.25], 28)[0]]
+    assert kinds == ["calendar"]
+
+
+def test_gaps_do_not_shrink_the_share_of_a_trend() -> None:
+    values = 0.05 * np.arange(400) + np.random.default_rng(3).standard_normal(400)
+    full = findings(values)[0].share_series
+    values[100:250] = np.nan
+    seen = np.isfinite(values)
+    variance = (0.05 * np.arange(400))[seen].var()
+    gappy = findings(values)[0].share_series
+    assert full.estimate == pytest.approx(33.3 / 34.3, abs=0.02)
+    assert gappy.estimate == pytest.approx(variance / (variance + 1), abs=0.02)
+
+
+def test_a_large_offset_hides_nothing() -> None:
+    values = 1e9 + wave(400, 24, math.inf, seed=1)
+    assert [finding.kind for finding in findings(values)] == ["cycle"]
+
+
+@pytest.mark.parametrize(("values", "said"), [(np.arange(8.0) % 3, "too few"), (np.full(60, 2.0), "too little")])
+def test_what_cannot_be_read_is_said(values: Array, said: str) -> None:
+    found, rest = find([single(values)], WEEK, 2)
+    reading = Findings(rows=(), explained=-0.1, rest=rest, time=Step(), horizon=2, series=1)
+    assert not found
+    assert said in " ".join(reading.sentences())
+    assert "stands out" not in " ".join(reading.sentences())
+    assert "less than the findings" not in " ".join(reading.sentences())
+
+
+def test_words_follow_the_evidence() -> None:
+    time, interval = Step(), Interval(10.0, 9.0, 11.0)
+
+    def said(*share: float) -> str:
+        shares = {"share_forecast": Interval(math.nan, math.nan, math.nan), "share_series": Interval(*share)}
+        finding = Finding(kind="cycle", period=interval, half_life=interval, **shares)
+        reading = Findings(rows=(finding,), explained=0.5, rest="noise", time=time, horizon=5, series=1)
+        return " ".join(reading.sentences())
+
+    assert "The data show a cycle of 10 (9 to 11) steps" in said(0.5, 0.4, 0.6)
+    assert "small beside the rest" in said(0.02, 0.015, 0.03)
+    assert "There are signs of" in said(0.3, 0.01, 0.9)
+    assert "movement" not in said(0.5, 0.4, 0.6)  # forecasts of one step do not move
+    assert "less than the findings allow" in said(0.8, 0.7, 0.9)

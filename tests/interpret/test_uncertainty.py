@@ -298,3 +298,12 @@ def test_counts_are_drawn_as_numbers() -> None:
     series = bootstrap_series(layer, None, counts, 2)
     assert series.is_floating_point()
     torch.testing.assert_close(series, bootstrap_series(layer, None, counts.float(), 2))
+
+
+def test_an_interval_has_one_unit_or_names_them_all() -> None:
+    assert Interval(100, 50, 200).format(Step.of("s")) == "100 s (50 s to 3.33 min)"
+    assert Interval(500, 90, 900).format(Step.of("ms")) == "500 (90 to 900) ms"
+    assert Interval(1, 0.5, math.inf).format(Step.of("YS")) == "1 (0.5 to inf) years"
+    assert Interval(0.983, 0.912, 1).format() == "98 (91 to 100) %"
+    assert Interval(0.5, math.nan, math.nan).format() == "50 %"
+    assert Interval(math.nan, 20, 30).span(Step.of("h")) == "20 to 30 h"

@@ -18,6 +18,7 @@ from parallelrnn.forecast.data import Array
 
 _THRESHOLD = 4.0  # standard errors by which recent errors exceed earlier ones
 _LARGER = 1.5  # ratio of recent to earlier errors: less is no change, however certain
+_MOST_LARGER = 0.6  # of the recent errors that exceed the median of earlier ones: a few outliers are no change
 _LEAST = 10  # steps that show a change
 _MOST = 2 / 3  # of the steps, that may lie after it
 _CANDIDATES = 16  # times of a change that are looked at first
@@ -99,7 +100,7 @@ def _trend(path: Array) -> tuple[float, float, float]:
 def _score(sizes: Array, since: int) -> float:
     """Return by how many standard errors the last sizes exceed those before, 0 if they are not much larger."""
     before, after = sizes[:-since], sizes[-since:]
-    if after.mean() < _LARGER * before.mean():
+    if after.mean() < _LARGER * before.mean() or (after > np.median(before)).mean() < _MOST_LARGER:
         return 0.0
     related = _relatedness(before)
     error = math.sqrt(float(before.var()) * related * (1 / len(after) + 1 / len(before)))

@@ -51,9 +51,9 @@ class Explanation:
         return nw.to_native(nw.from_dict(self.reading.columns(), backend=self.backend))
 
     def summary(self, most: int = 5) -> Summary:
-        """Return the findings and the most important modes, for the terminal."""
+        """Return the findings and the `most` important modes, for the terminal."""
         modes = self.modes.summary(most)
-        findings = [] if self.reading is None else [self.reading.display(most).text()]
+        findings = [] if self.reading is None else [self.reading.display().text()]
         notices = [textwrap.fill(notice, 80) for notice in self.notices]
         return Summary("\n\n".join([*findings, *notices, modes]))
 

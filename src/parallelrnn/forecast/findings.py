@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from parallelrnn.classical.structural import Filtered, Parameters, covariance, maximize
 from parallelrnn.forecast.data import Array, Series
@@ -24,6 +25,7 @@ from parallelrnn.interpret.uncertainty import Interval
 _MAX_STEPS = 5000  # of a panel, that findings are read from
 _MAX_SERIES = 20  # of a panel, that findings are read from
 _NEGLIGIBLE = 0.005  # of the series: findings that explain less, at best, are not worth a sentence
+_ROUNDING = 1e-12  # relative to the size of values
 _MIN_STEPS = 20  # of a series, that anything can be found in
 _HALF_WIDTH = 1.6449  # of a 90 % interval of a normal distribution, in deviations
 _PROFILE_POINTS = 6  # values of a parameter at most, at which its limit is looked for
@@ -53,8 +55,7 @@ def read_findings(state: ForecasterState, series: Sequence[Series]) -> Findings:
         scaled[row] = (forecasts[row] - scaler.mean) / scaler.scale
     ends = np.array(state.trained_until)[origins[:, 0]]
     actual[origins[:, 1] < ends] = np.nan  # training has seen these
-    squares = np.nansum(actual**2)
-    explained = float(1 - np.nansum((actual - scaled) ** 2) / squares) if squares > 0 else math.nan
+    explained = _explained(actual, scaled, origins[:, 0])
     flat = scaled.transpose(0, 2, 1).reshape(-1, state.horizon)
     shares = forecast_shares(flat, [basis for _, basis in found])
     rows = tuple(replace(finding, share_forecast=share) for (finding, _), share in zip(found, shares, strict=True))
@@ -62,6 +63,21 @@ def read_findings(state: ForecasterState, series: Sequence[Series]) -> Findings:
     return Findings(
         rows=rows, explained=explained, rest=rest, time=state.grid.step, horizon=state.horizon, series=count
     )
+
+
+def _explained(actual: Array, forecasts: Array, owners: NDArray[np.int64]) -> float:
+    """Return how much of the variation of values (N, H, C) about the mean of their series forecasts explain.
+
+    NaN where nothing was held out, or too little to vary.
+    """
+    left, total = 0.0, 0.0
+    for owner in np.unique(owners):
+        own = actual[owners == owner]
+        known = np.isfinite(own).any(axis=(0, 1))
+        moves = own[..., known] - np.nanmean(own[..., known], axis=(0, 1))
+        left += float(np.nansum((own - forecasts[owners == owner]) ** 2))
+        total += float(np.nansum(moves**2))
+    return 1 - left / total if total > 0 else math.nan
 
 
 def find(series: Sequence[Series], periods: Sequence[float], horizon: int) -> tuple[list[tuple[Finding, Array]], str]:
@@ -130,7 +146,7 @@ def _recent_columns(series: Sequence[Series]) -> list[tuple[Array, int]]:
 def _varies(series: Series, channel: int) -> bool:
     """Return whether a channel has values enough, and more variation than rounding."""
     values = series.values[series.observed[:, channel], channel]
-    return len(values) >= _MIN_STEPS and values.std() > 1e-9 * abs(values).max()
+    return len(values) >= _MIN_STEPS and values.std() > _ROUNDING * abs(values).max()
 
 
 def _spread_out(total: int, most: int) -> list[int]:
@@ -195,7 +211,8 @@ def _half_life(search: Search, block: int, spread: Array) -> Interval:
     slowest = math.log(math.log(2) / (_ENDLESS * search.steps))
     fast = rate.limit(1, fastest)
     slow = rate.limit(-1, slowest) if rate.fitted > slowest else None
-    low = math.log(2) / math.exp(fastest if fast is None else fast)
+    # Beyond a few lengths of the series, a limit would say more about the model than about the data.
+    low = min(math.log(2) / math.exp(fastest if fast is None else fast), float(_ENDLESS * search.steps))
     if slow is None:
         return Interval(math.nan, low, math.inf)
     return Interval(math.log(2) / math.exp(rate.fitted), low, math.log(2) / math.exp(slow))

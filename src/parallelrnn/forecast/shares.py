@@ -66,10 +66,11 @@ def share_deviations(
 ) -> list[float]:
     """Return the standard errors of the logits of these shares; `spread` is the covariance of the parameters.
 
-    A share is E / V: E is the variance that the part adds to the best forecasts, V that of the series, both relative to
-    the noise. Its logit, log E - log (V - E), varies with the parameters of blocks, and with the effects of regressors.
+    A share is E / V: E is the variance that the part adds to the best forecasts, V that of the series. Its logit,
+    log E - log (V - E), varies with the parameters of blocks, with which the noise varies, and with the effects of
+    regressors.
     """
-    model, noise = fit.model, float(fit.noise.mean())
+    model, reduced = fit.model, fit.without_regressors(2)
     rows = [model.rows(index) for index in range(len(model.lengths))]
     seen = [np.flatnonzero(model.observed[own]) for own in rows]
     paths = [model.table[own, 1:] * fit.effects[index] for index, own in enumerate(rows)]  # (T, k) each
@@ -79,16 +80,18 @@ def share_deviations(
     levels = fit.smoothed[:, is_slow].sum(1)
     pairs = list(zip(paths, seen, strict=True))
     wandering = [path.sum(1)[at] + levels[own][at] for (path, at), own in zip(pairs, rows, strict=True)]
-    others = np.mean([values.var() for values in wandering])
-    fixed = [float(np.mean([path[at, part.columns].sum(1).var() for path, at in pairs])) / noise for part in parts]
+    others = float(np.mean([values.var() for values in wandering]))
+    fixed = [float(np.mean([path[at, part.columns].sum(1).var() for path, at in pairs])) for part in parts]
     start = parameters.start
 
     def logits(vector: Array) -> Array:
         blocks = parameters.to_blocks(vector)
-        added = Filtered(model, blocks).explained(horizon) if blocks else np.zeros(0)
+        filtered = Filtered(reduced, blocks)
+        noise = float(filtered.noise.mean())
+        added = noise * filtered.explained(horizon) if blocks else np.zeros(0)
         own = np.array([f + added[list(part.blocks)].sum() for f, part in zip(fixed, parts, strict=True)])
         steady = [block.variance for block, slow in zip(blocks, is_slow, strict=True) if not slow]
-        total = 1 + sum(steady) + float(others) / noise
+        total = noise * (1 + sum(steady)) + others
         values: Array = np.log(np.maximum(own, 1e-12)) - np.log(np.maximum(total - own, 1e-12))
         return values
 

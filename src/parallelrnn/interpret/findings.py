@@ -96,8 +96,8 @@ class Findings(Sequence[Finding]):
                 table[name + suffix] = np.array(values, dtype=np.float64)
         return table
 
-    def display(self, most: int = 20) -> Display:
-        """Return the findings as a table of at most `most` rows."""
+    def display(self) -> Display:
+        """Return the findings as a table."""
         rows = [
             (
                 row.kind,
@@ -106,7 +106,7 @@ class Findings(Sequence[Finding]):
                 row.share_series.format(),
                 row.share_forecast.format(),
             )
-            for row in self.rows[:most]
+            for row in self.rows
         ]
         notes = [f"Intervals at {LEVEL} %." if rows else _SENTENCES["none" if self.rest != "unknown" else "unknown"]]
         if not math.isnan(self.explained):
