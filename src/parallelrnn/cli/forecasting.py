@@ -184,10 +184,9 @@ def explain(
     if as_json:
         modes = json.loads(explanation.modes.to_frame().to_json(orient="records"))
         features = json.loads(explanation.features.to_frame().to_json(orient="records"))
-        findings = None
-        if explanation.reading is not None:
-            findings = json.loads(explanation.findings.to_json(orient="records"))
-        typer.echo(json.dumps({"findings": findings, "modes": modes, "features": features}))
+        reading = None if explanation.reading is None else explanation.reading.to_json()
+        printed = {"findings": None, "explained": None, "rest": None} if reading is None else reading
+        typer.echo(json.dumps({**printed, "notices": explanation.notices, "modes": modes, "features": features}))
         return
     _print(explanation.summary(most))
     _print(explanation.features.summary(most))

@@ -96,6 +96,12 @@ class Findings(Sequence[Finding]):
                 table[name + suffix] = np.array(values, dtype=np.float64)
         return table
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the findings in steps: None where a number is not determined, "inf" where it has no end."""
+        columns = {name: list(values) for name, values in self.columns().items()}
+        rows = [dict(zip(columns, map(_plain, row), strict=True)) for row in zip(*columns.values(), strict=True)]
+        return {"findings": rows, "explained": _plain(self.explained), "rest": self.rest}
+
     def display(self) -> Display:
         """Return the findings as a table."""
         rows = [
@@ -136,6 +142,12 @@ class Findings(Sequence[Finding]):
             about = {"what": row.phrase(self.time), "series": row.share_series.format(), "makes": makes}
             texts.append(_SENTENCES[row.evidence].format(ahead=ahead, **about))
         return [*texts, _SENTENCES[self.rest]]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, str):
+        return value
+    return None if math.isnan(value) else "inf" if math.isinf(value) else float(value)
 
 
 def _of_period(row: Finding, time: Step) -> str:
