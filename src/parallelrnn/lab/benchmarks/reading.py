@@ -394,10 +394,10 @@ class Read:
         return cells
 
     def _errors(self, pairs: Sequence[tuple[float, float]], truth: float) -> str:
-        ours, theirs = (
-            np.nanmedian([abs(value / truth - 1) for value in values]) for values in zip(*pairs, strict=True)
-        )
-        return f"{_percent(float(ours))} / {_percent(float(theirs))}"
+        errors = [
+            [abs(value / truth - 1) for value in values if not math.isnan(value)] for values in zip(*pairs, strict=True)
+        ]
+        return " / ".join(_percent(float(np.median(own)) if own else math.nan) for own in errors)
 
 
 def _percent(value: float) -> str:
