@@ -33,7 +33,7 @@ def test_steady_errors_show_no_change() -> None:
 
 
 @pytest.mark.parametrize("since", [30, 60])
-def test_errors_that_double_are_dated(since: int) -> None:
+def test_errors_that_grow_are_dated(since: int) -> None:
     dated = []
     for seed in range(11):
         errors = errors_of(seed)

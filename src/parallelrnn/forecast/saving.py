@@ -144,7 +144,6 @@ def _build(cls: type[Forecaster], metadata: Metadata, tensors: Tensors) -> tuple
             "positions": bool((abs(steps) <= _MAX_POSITION).all()),
             "sample": len(arrays["sample.origins"]) > 0,
             "cycles": bool((arrays["cycle.period"] >= 2).all()),
-            "findings": all(0 <= kind < len(KINDS) for kind in arrays.get("findings.kind", ())),
         }
     )
     freq, origin = metadata["freq"], metadata["origin"]

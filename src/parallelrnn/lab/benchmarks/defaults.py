@@ -43,7 +43,6 @@ VARIANTS: dict[str, list[Any]] = {
     "max_epochs": [20],
 }
 # Of the calibration of intervals: independent residuals for each horizon of windows.
-INDEPENDENT = "independent residuals"
 VARIANTS_OF_INTERVALS = (2.5, 3.5, 5.0, 7.0, 10.0, 1e9)
 
 
@@ -114,7 +113,7 @@ def coverage(results: Path) -> Table:
             parts = [own[level] for own in held]
             cells.append(f"{statistics.fmean(parts):.1%} ({min(parts):.1%} to {max(parts):.1%})")
         rows.append(["all" if independent > 1e6 else f"{independent:g} n / h", *cells])
-    return Table([INDEPENDENT, "in 80 %", "in 95 %"], rows)
+    return Table(["independent residuals", "in 80 %", "in 95 %"], rows)
 
 
 if __name__ == "__main__":
