@@ -1,4 +1,4 @@
-"""Have errors changed? Recent residuals are compared with earlier ones, and intervals adapt where they have grown.
+"""Have errors changed? Recent residuals are compared with earlier ones, and intervals adapt to them.
 
 Errors may grow because a series varies more, or because forecasts miss its level or trend: then errors have a bias,
 which may go on growing. Intervals after a change cover the bias, continued in a straight line, and the
@@ -18,35 +18,38 @@ from parallelrnn.forecast.data import Array
 
 _THRESHOLD = 4.0  # standard errors by which recent errors exceed earlier ones
 _LARGER = 1.5  # ratio of recent to earlier errors: less is no change, however certain
+_SHIFTED = 0.75  # bias of recent errors relative to the size of earlier ones: likewise
 _MOST_LARGER = 0.6  # of the recent errors that exceed the median of earlier ones: a few outliers are no change
 _LEAST = 10  # steps that show a change
 _MOST = 2 / 3  # of the steps, that may lie after it
-_CANDIDATES = 16  # times of a change that are looked at first
+_CANDIDATES = 24  # times of a change that are looked at
 _MAX_LAG = 40  # steps over which errors are related
 _UNRELATED = 0.05  # correlation
 _CLEAR = 2.0  # standard errors that a bias has to differ from zero by
+_ROUNDING = 1e-9  # of a variance
 _FEW = 5  # residuals at a step ahead, too few to tell their bias
 
 
 def find_change(residuals: Tensor) -> int:
-    """Return for how many steps the errors of a series have been larger than before, 0 if they are not.
+    """Return for how many steps the errors of a series have been larger than before, or biased; 0 if they are not.
 
     `residuals` (N, H, C) are those of consecutive forecasts, NaN where the future is not known.
     """
     errors = _by_target(residuals.double().numpy())  # (T, H, C)
-    near = abs(errors[:, : max(1, errors.shape[1] // 2)])  # forecasts further ahead share more of their errors
-    scale = np.nan_to_num(_mean(near, (0,)))
-    sizes = _mean(near / np.where(scale > 0, scale, 1.0), (1, 2))
+    near = errors[:, : max(1, errors.shape[1] // 2)]  # forecasts further ahead share more of their errors
+    scale = np.nan_to_num(_mean(abs(near), (0,)))
+    near = near / np.where(scale > 0, scale, 1.0)
+    signed, sizes = _mean(near, (1, 2)), _mean(abs(near), (1, 2))
     known = np.flatnonzero(np.isfinite(sizes))
-    sizes = sizes[known]
+    signed, sizes = signed[known], sizes[known]
     most = int(_MOST * len(sizes))
     if most < 2 * _LEAST:
         return 0
-    grid = sorted({round(n) for n in np.geomspace(_LEAST, most, _CANDIDATES)})
-    best = int(np.argmax([_score(sizes, n) for n in grid]))
-    low, high = grid[max(0, best - 1)], grid[min(len(grid) - 1, best + 1)]
-    score, since = max((_score(sizes, n), n) for n in range(low, high + 1, max(1, (high - low) // 50)))
-    return len(errors) - int(known[-since]) if score > _THRESHOLD else 0
+    candidates = sorted({round(n) for n in np.geomspace(_LEAST, most, _CANDIDATES)})
+    if max(max(_growth(sizes, n), _shift(signed, n)) for n in candidates) <= _THRESHOLD:
+        return 0
+    since = max(range(_LEAST, most + 1), key=lambda n: _likelihood(signed, n))
+    return len(errors) - int(known[-since])
 
 
 def adapted_quantiles(residuals: Tensor, since: int, levels: Tensor) -> Tensor:
@@ -97,15 +100,37 @@ def _trend(path: Array) -> tuple[float, float, float]:
     return slope if abs(slope) > _CLEAR * error else 0.0, related, spread
 
 
-def _score(sizes: Array, since: int) -> float:
+def _growth(sizes: Array, since: int) -> float:
     """Return by how many standard errors the last sizes exceed those before, 0 if they are not much larger."""
     before, after = sizes[:-since], sizes[-since:]
     if after.mean() < _LARGER * before.mean() or (after > np.median(before)).mean() < _MOST_LARGER:
         return 0.0
+    return float(after.mean() - before.mean()) / _standard_error(before, since)
+
+
+def _shift(errors: Array, since: int) -> float:
+    """Return by how many standard errors the mean of the last errors differs from that before, 0 if not by much."""
+    before, after = errors[:-since], errors[-since:]
+    shift = abs(float(after.mean() - before.mean()))
+    return shift / _standard_error(before, since) if shift > _SHIFTED * abs(before - before.mean()).mean() else 0.0
+
+
+def _standard_error(before: Array, since: int) -> float:
+    """Return the standard error of the difference of two means, of so many values and of those before."""
     related = _relatedness(before)
-    error = math.sqrt(float(before.var()) * related * (1 / len(after) + 1 / len(before)))
     few = 1 + 2 * related / len(before)  # from few that are related, a standard error is too small
-    return float(after.mean() - before.mean()) / (error * few) if error > 0 else 0.0
+    return few * math.sqrt(float(before.var()) * related * (1 / since + 1 / len(before))) or math.inf
+
+
+def _likelihood(errors: Array, since: int) -> float:
+    """Return how likely errors are that vary about one level before, and about a line since then."""
+    before, after = errors[:-since], errors[-since:]
+    away = np.arange(since) - (since - 1) / 2
+    left = after - after.mean()
+    left = left - float(away @ left) / float(away @ away) * away
+    least = _ROUNDING * float(errors.var())
+    variances = float(before.var()), float(left @ left) / (since - 2)
+    return -sum(n * math.log(max(own, least)) for n, own in zip((len(before), since), variances, strict=True))
 
 
 def _relatedness(values: Array) -> float:

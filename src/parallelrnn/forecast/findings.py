@@ -33,6 +33,7 @@ _PROFILE_TOLERANCE = 0.05  # of such a limit, in deviations
 _PROFILE_ITERATIONS = 8
 _DEVIATIONS = (1e-3, 2.0)  # of a parameter: where the search for its limits starts
 _FEW_SWINGS = (1.5, 0.3)  # by how much limits widen: relative to the number of swings, and at most
+_AS_LIKELY = 1.0  # a wave that never fades, by the root of its loss
 _ENDLESS = 10  # lengths of the series; longer half-lives are not told from endless ones
 
 
@@ -93,17 +94,20 @@ def find(series: Sequence[Series], periods: Sequence[float], horizon: int) -> tu
     unknown, never = Interval(math.nan, math.nan, math.nan), _exactly(math.inf)
     rows = [("trend", unknown, never)] * search.has_trend
     rows += [("calendar", _exactly(period), never) for period in search.calendar]
+    lines = [[1]] * search.has_trend + [search.lines_of(period) for period in search.calendar]
     endless: list[int] = []
-    for block in search.waves:
-        half_life = _half_life(search, block, spread)
-        rows.append(("cycle", _period(search, block, half_life, spread), half_life))
-        endless += [block] * math.isnan(half_life.estimate)
+    for cycle in search.cycles():
+        period, half_life = _read_wave(search, cycle[0], spread)
+        rows.append(("cycle", period, half_life))
+        lines.append([search.turns_of(block, cycle[0]) for block in cycle])
+        endless += cycle if math.isnan(half_life.estimate) else ()
     findings = []
-    for (kind, period, half_life), share in zip(rows, _shares(search, horizon, endless), strict=True):
-        lines = search.lines_of(period.estimate) if kind == "calendar" else [1]
+    shares = _shares(search, horizon, endless)
+    for (kind, period, half_life), ks, (value, deviation) in zip(rows, lines, shares, strict=True):
+        share = share_interval(value, deviation * _widening(search, half_life))
         finding = Finding(kind=kind, period=period, half_life=half_life, share_forecast=unknown, share_series=share)
         if not share.high < _NEGLIGIBLE:
-            findings.append((finding, _shape(finding, lines, horizon)))
+            findings.append((finding, _shape(finding, ks, horizon)))
     return sorted(findings, key=lambda pair: -pair[0].share_series.estimate), search.rest()
 
 
@@ -162,6 +166,7 @@ class _Profile:
 
     def __init__(self, search: Search, spread: Array, block: int, name: str) -> None:
         self.search, self.parameters = search, Parameters(search.fit.blocks, search.steps)
+        self.given: dict[int, float] = {}  # parameters that do not vary, by their places
         self.place = self.parameters.places.index((block, name))
         self.vector, variance = self.parameters.start, float(spread[self.place, self.place])
         self.along = spread[self.place] / variance if variance > 0 else np.zeros(len(self.vector))
@@ -177,7 +182,7 @@ class _Profile:
         step, furthest = width * self.deviation, abs(end - self.fitted)
         for _ in range(_PROFILE_POINTS):
             step = min(step, furthest)
-            lost = self._loss(self.fitted + sign * step)
+            lost = self.loss(self.fitted + sign * step)
             if lost < width and step == furthest:
                 return None
             if abs(lost - width) < _PROFILE_TOLERANCE:
@@ -185,60 +190,74 @@ class _Profile:
             step *= min(4.0, width / max(lost, 1e-9))
         return self.fitted + sign * min(step, furthest)
 
-    def _loss(self, value: float) -> float:
+    def loss(self, value: float) -> float:
+        """Return the root of twice the loss in log likelihood at a value."""
         start = self.vector + (value - self.fitted) * self.along
-        fixed = {self.place: value}
+        fixed = {**self.given, self.place: value}
         profile, _ = maximize(self.search.model, self.parameters, fixed, _PROFILE_ITERATIONS, start)
         return math.sqrt(2 * max(0.0, self.search.fit.log_likelihood - profile.log_likelihood))
 
 
-def _period(search: Search, block: int, half_life: Interval, spread: Array) -> Interval:
-    """Return the period of a wave and its limits."""
-    turns = _Profile(search, spread, block, "angle")
-    # A wave that fades begins anew every half-life or so; of few such swings, the likelihood is too sure.
+def _widening(search: Search, half_life: Interval) -> float:
+    """Return by how much the limits of a wave are wider than the likelihood has them.
+
+    A wave that fades begins anew every half-life or so; of few such swings, the likelihood is too sure.
+    """
+    if not math.isfinite(half_life.estimate):
+        return 1.0
     swings = math.log(2) * search.steps * len(search.series) / half_life.estimate
-    width = _HALF_WIDTH * (1.0 if math.isnan(swings) else 1 + min(_FEW_SWINGS[0] / swings, _FEW_SWINGS[1]))
+    return 1 + min(_FEW_SWINGS[0] / swings, _FEW_SWINGS[1])
+
+
+def _read_wave(search: Search, block: int, spread: Array) -> tuple[Interval, Interval]:
+    """Return the period and the half-life of a wave; NaN for a half-life if the data do not say whether it fades."""
+    rate, turns = (_Profile(search, spread, block, name) for name in ("rate", "angle"))
+    slowest = math.log(math.log(2) / (_ENDLESS * search.steps))
+    lost = rate.loss(slowest) if rate.fitted > slowest else 0.0
+    half_life = _half_life(rate, None if lost < _HALF_WIDTH else rate.limit(-1, slowest))
+    if lost < _AS_LIKELY:  # else the wave could make up for a wrong period by fading
+        place = rate.place
+        turns.given[place] = rate.parameters.bounds[place][0]
+    width = _HALF_WIDTH * _widening(search, half_life)
     ends = turns.parameters.bounds[turns.place]
     fewest, most = turns.limit(-1, ends[0], width), turns.limit(1, ends[1], width)
     low = search.steps / (ends[1] if most is None else most)
-    return Interval(search.steps / turns.fitted, low, search.steps / (ends[0] if fewest is None else fewest))
+    period = Interval(search.steps / turns.fitted, low, search.steps / (ends[0] if fewest is None else fewest))
+    return period, half_life
 
 
-def _half_life(search: Search, block: int, spread: Array) -> Interval:
-    """Return the half-life of a wave and its limits; NaN if the data do not say whether it fades."""
-    rate = _Profile(search, spread, block, "rate")
-    fastest = rate.parameters.bounds[rate.place][1]
-    slowest = math.log(math.log(2) / (_ENDLESS * search.steps))
+def _half_life(rate: _Profile, slow: float | None) -> Interval:
+    """Return the half-life of a wave and its limits, of which `slow` is the rate of the upper one, if there is one."""
+    fastest, longest = rate.parameters.bounds[rate.place][1], float(_ENDLESS * rate.search.steps)
     fast = rate.limit(1, fastest)
-    slow = rate.limit(-1, slowest) if rate.fitted > slowest else None
     # Beyond a few lengths of the series, a limit would say more about the model than about the data.
-    low = min(math.log(2) / math.exp(fastest if fast is None else fast), float(_ENDLESS * search.steps))
+    low = min(math.log(2) / math.exp(fastest if fast is None else fast), longest)
     if slow is None:
         return Interval(math.nan, low, math.inf)
     return Interval(math.log(2) / math.exp(rate.fitted), low, math.log(2) / math.exp(slow))
 
 
-def _shares(search: Search, horizon: int, endless: Sequence[int]) -> list[Interval]:
-    """Return the shares of the trend, of calendar cycles and of waves in the series.
+def _shares(search: Search, horizon: int, endless: Sequence[int]) -> list[tuple[float, float]]:
+    """Return the shares of the trend, of calendar cycles and of waves in the series, with their logits' deviations.
 
     Of `endless` waves the data do not say how they fade, so that their amplitudes are taken as given.
     """
     blocks, parts = search.fit.blocks, search.parts()
     whole = Filtered(search.model_of(search.calendar), blocks)
-    values = series_shares(whole, [*parts, *(Part(blocks=(block,)) for block in search.waves)], horizon)
+    values = series_shares(whole, [*parts, *(Part(blocks=cycle) for cycle in search.cycles())], horizon)
     left = [index for index in range(len(blocks)) if index not in endless]
     turns = [blocks[block].angle * np.concatenate([np.arange(n) for n in whole.model.lengths]) for block in endless]
     lines = [wave(turn) for turn in turns for wave in (np.cos, np.sin)]
     given = tuple(blocks[index] for index in left)
     fit = Filtered(whole.model.with_table(np.column_stack([whole.model.table, *lines])), given)
     parts = [part._replace(blocks=tuple(map(left.index, part.blocks))) for part in parts]
-    for block in search.waves:
-        if block in endless:
-            first = whole.model.effects + 2 * endless.index(block)
-            parts.append(Part(columns=slice(first, first + 2)))
+    first = whole.model.effects
+    for cycle in search.cycles():
+        if cycle[0] in endless:
+            parts.append(Part(columns=slice(first, first + 2 * len(cycle))))
+            first += 2 * len(cycle)
         else:
-            parts.append(Part(blocks=(left.index(block),)))
+            parts.append(Part(blocks=tuple(map(left.index, cycle))))
     parameters = Parameters(given, search.steps)
     spread = covariance(fit.without_regressors(2), parameters, parameters.start)
-    deviations = share_deviations(fit, parts, horizon, parameters, spread)
-    return [share_interval(*pair) for pair in zip(values, deviations, strict=True)]
+    return list(zip(values, share_deviations(fit, parts, horizon, parameters, spread), strict=True))

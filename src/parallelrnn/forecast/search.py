@@ -24,6 +24,7 @@ _TREND_GAIN = (0.8, 3.7)  # in log likelihood: of levels that wander on average,
 _LEAST_TURNS = 3  # of a wave, that the data must hold
 _VISIBLE = 0.15  # half-life over period, below which a wave is a decay to the eye: 1 % is left after a turn
 _SHORT_MEMORY = 3.0  # steps; waves of shorter half-lives stand for moving averages and the like
+_SHARP = 8  # a wave whose angle is known to one in so many: else anything would look like its harmonic
 _MAX_BLOCKS = 5  # waves and calendar cycles that are looked for
 _MAX_HIDDEN = 2  # waves that stand for short memory; what takes more has a memory that waves do not describe
 _STARTS = 2  # waves that are tried at a time
@@ -197,6 +198,29 @@ class Search:
         wandering = [*_BACKGROUNDS[-1], *self.fit.blocks[2:]]
         without = [self._refit(model, blocks)[0].profile_likelihood for blocks in (self.fit.blocks, wandering)]
         return (self.fit.profile_likelihood - max(without)) / len(self.series)
+
+    def cycles(self) -> list[tuple[int, ...]]:
+        """Return the waves that are findings, the slowest first, each with those that are its harmonics."""
+        cycles: list[tuple[int, ...]] = []
+        for wave in sorted(self.waves, key=lambda index: self.fit.blocks[index].angle):
+            base = next((own for own in cycles if self._is_harmonic(wave, own[0])), None)
+            if base is None:
+                cycles.append((wave,))
+            else:
+                cycles[cycles.index(base)] = (*base, wave)
+        return cycles
+
+    def _is_harmonic(self, wave: int, base: int) -> bool:
+        """Return whether a wave turns a whole number of times in each turn of a slower one, as far as can be told."""
+        blocks = self.fit.blocks[wave], self.fit.blocks[base]
+        doubt = max(2 * math.pi / self.steps, *(2 * block.rate for block in blocks))
+        turns = self.turns_of(wave, base)
+        is_sharp = doubt < blocks[1].angle / _SHARP
+        return turns > 1 and is_sharp and abs(blocks[0].angle - turns * blocks[1].angle) <= doubt
+
+    def turns_of(self, wave: int, base: int) -> int:
+        """Return how often a wave turns in one turn of another."""
+        return round(self.fit.blocks[wave].angle / self.fit.blocks[base].angle)
 
     def parts(self) -> list[Part]:
         """Return the parts of the trend and of calendar cycles, with the waves by which these vary."""

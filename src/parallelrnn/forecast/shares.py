@@ -16,6 +16,7 @@ from parallelrnn.interpret.uncertainty import Interval
 
 _MAX_FILTERED = 4000  # steps that shares are measured on
 _HORIZON_POINTS = 12  # steps ahead that shares are measured at
+_SETTLING = (5, 100)  # filters settle within a fifth of a series, and within 100 steps
 _STRETCHES = 20  # of origins, that the limits of a share of forecasts are measured by
 _RIDGE = 1e-6  # keeps shapes apart that the horizon hardly can
 _HALF_WIDTH = 1.6449  # of a 90 % interval of a normal distribution, in deviations
@@ -48,7 +49,7 @@ def series_shares(fit: Filtered, parts: Sequence[Part], horizon: int) -> list[fl
         y = fit.model.table[rows, 0]
         y = np.where(observed, y - y[observed].mean(), 0.0)
         fixed = [_about_mean(x[:, part.columns] @ fit.effects[index, part.columns], observed) for part in parts]
-        first = len(y) // 5  # until then, filters settle
+        first = min(len(y) // _SETTLING[0], _SETTLING[1])
         for h in sorted({round(h) for h in np.linspace(1, horizon, min(horizon, _HORIZON_POINTS))}):
             if first + h >= len(y):
                 continue

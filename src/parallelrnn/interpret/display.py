@@ -57,7 +57,7 @@ class Step:
         amount, unit = _FREQUENCIES[match[2]]
         return cls(float(match[1] or 1) * amount, unit)
 
-    def format(self, steps: float, infinite: str = "inf") -> str:
+    def format(self, steps: float, infinite: str = "inf", digits: int = 3) -> str:
         """Return a number of steps in the largest unit of which it makes at least two: "23.8 h", "3 d", "11 years"."""
         if math.isinf(steps) or math.isnan(steps):
             return infinite
@@ -65,15 +65,15 @@ class Step:
         total = steps * self.amount * family[self.unit]
         names = list(family)[list(family).index(self.unit) :]  # no unit is smaller than the series' own
         unit = next((name for name in reversed(names) if total / family[name] >= 2), self.unit)
-        number = _three_digits(total / family[unit])
+        number = _rounded(total / family[unit], digits)
         return f"{number} {unit.removesuffix('s') if number == '1' and len(unit) > 3 else unit}"
 
 
-def _three_digits(value: float) -> str:
+def _rounded(value: float, digits: int) -> str:
     if value == 0 or not 1e-3 <= abs(value) < 1e6:
-        return f"{value:.3g}"
-    digits = max(0, 2 - math.floor(math.log10(abs(value))))
-    text = f"{value:.{digits}f}"
+        return f"{value:.{digits}g}"
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    text = f"{value:.{decimals}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 

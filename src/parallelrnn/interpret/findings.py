@@ -120,6 +120,8 @@ class Findings(Sequence[Finding]):
                 f"This model's forecasts explain {100 * max(0.0, self.explained):.0f} % of the series' variation over "
                 f"the next {self.time.format(self.horizon)}, out of sample."
             )
+        if self.rest != "unknown":
+            notes.append(_SENTENCES[self.rest])
         names = ("kind", "period", "half-life", "share of series", "share of forecast")
         return Display("Findings (what the data show)", names, rows, notes)
 

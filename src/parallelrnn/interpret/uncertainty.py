@@ -25,6 +25,7 @@ from parallelrnn.interpret.layers import as_input, as_taken, time_first
 Array = NDArray[np.float64]
 METHODS = ("quantiles", "bootstrap", "jackknife")
 _SLOW_RATE = 0.01  # per step; slower rates are hardly distinguishable
+_MAX_DIGITS = 6  # of a period, if its limits are close
 _BURN_IN = 500  # steps of a bootstrap series that are discarded, at most as many as there are data
 
 
@@ -47,7 +48,7 @@ class Interval:
         if math.isnan(self.estimate):
             return "-"
         values = [self.estimate] if math.isnan(self.low) else [self.estimate, self.low, self.high]
-        texts = [_percent(value) if step is None else step.format(value) for value in values]
+        texts = [_percent(value) for value in values] if step is None else _distinct(values, step)
         names = [text.partition(" ")[2] for text in texts]
         units = {name.removesuffix("s") if len(name) > 3 else name for name in names} - {""}  # 1 year, 2 years, inf
         if len(units) > 1:
@@ -55,6 +56,15 @@ class Interval:
         unit = max(names, key=len)
         numbers = [text.partition(" ")[0] for text in texts]
         return numbers[0] + (" ({} to {})".format(*numbers[1:]) if numbers[1:] else "") + f" {unit}"
+
+
+def _distinct(values: Sequence[float], step: Step) -> list[str]:
+    """Return values with as many digits as tell the last two, the limits, apart."""
+    for digits in range(3, _MAX_DIGITS + 1):
+        texts = [step.format(value, digits=digits) for value in values]
+        if values[-1] == values[0] or texts[-1] != texts[-2]:
+            break
+    return texts
 
 
 def _percent(share: float) -> str:

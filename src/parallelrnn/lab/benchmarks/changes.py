@@ -19,15 +19,13 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
-from numpy.typing import NDArray
 
 from parallelrnn.lab.benchmarks.measuring import THREADS, provenance, run_missing
-from parallelrnn.lab.benchmarks.reading import EMPTY
+from parallelrnn.lab.benchmarks.planted import EMPTY, Array
 from parallelrnn.lab.runs import RunStore
 from parallelrnn.lab.tables import Table
 
 NAME = "changes"
-Array = NDArray[np.float64]
 Random = np.random.Generator
 STEPS, HORIZON, DRAWS, LEVEL = 600, 24, 30, 80
 TEST = 1  # the seed of the table

@@ -26,124 +26,29 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from parallelrnn.forecast.data import Series
 from parallelrnn.forecast.findings import find
 from parallelrnn.forecast.seasonality import calendar_periods
 from parallelrnn.interpret.display import Step
 from parallelrnn.interpret.findings import NUMBERS, Finding, Findings
 from parallelrnn.lab.benchmarks.measuring import THREADS, provenance, run_missing
+from parallelrnn.lab.benchmarks.planted import EMPTY, Array, Planted, as_series
 from parallelrnn.lab.runs import RunStore
-from parallelrnn.lab.tables import Table
 
 NAME = "reading"
-Array = NDArray[np.float64]
 HORIZON = 24
 PERIODS = (24.0, 7.3)
 HALF_LIVES = (math.inf, 300.0, 60.0, 20.0, 8.0)
 RATIOS = (4.0, 0.5)  # of the variance of all waves to that of the noise
 LENGTHS = (500, 2000)
 LOOKBACKS = (48, 96, 192, 336)
-RISE = 4.0  # of a trend over the whole series, in deviations of waves and noise
 PANEL = 200
 TEST = 1  # the seed of the tables; findings were developed on the draws of seed 0
 DRAWS = {"planted": 100, "empty": 200, "lookbacks": 10}
+DRAWS_OF_COMPONENTS = 25
 BURN_IN = 200
-FAR = 0.1  # relative error of a period from which on a cycle is not the planted one
 FINDINGS, EXACT, COMPONENTS, PERIODOGRAM = "findings", "exact likelihood", "UnobservedComponents", "periodogram"
 CALENDAR = calendar_periods(Step.of("D"))
-
-
-def _recursion(errors: Array, coefficient: float) -> Array:
-    from scipy.signal import lfilter
-
-    filtered: Array = lfilter([1.0], [1.0, -coefficient], errors)
-    return filtered
-
-
-def _garch(rng: np.random.Generator, steps: int) -> Array:
-    variance, values = 1.0, []
-    for error in rng.standard_normal(steps):
-        values.append(math.sqrt(variance) * error)
-        variance = 0.05 + 0.1 * values[-1] ** 2 + 0.85 * variance
-    return np.array(values)
-
-
-EMPTY: dict[str, Callable[[np.random.Generator, int], Array]] = {
-    "white noise": lambda rng, steps: rng.standard_normal(steps),
-    "random walk": lambda rng, steps: rng.standard_normal(steps).cumsum(),
-    "AR(1), 0.5": lambda rng, steps: _recursion(rng.standard_normal(steps), 0.5),
-    "AR(1), 0.9": lambda rng, steps: _recursion(rng.standard_normal(steps), 0.9),
-    "MA(1), 0.6": lambda rng, steps: np.convolve(rng.standard_normal(steps + 1), [1.0, 0.6], "valid"),
-    "GARCH": _garch,
-    "counts": lambda rng, steps: rng.poisson(3.0, steps).astype(float),
-    "heavy tails": lambda rng, steps: rng.standard_t(2.5, steps),
-}
-
-
-class Planted:
-    """Waves of equal variance, a trend and white noise of variance one."""
-
-    def __init__(self, periods: Sequence[float], half_life: float | None, trend: bool, ratio: float, length: int):
-        self.periods, self.length, self.trend = tuple(periods), length, trend
-        self.half_life = math.inf if half_life is None else half_life
-        self.rate = 0.0 if half_life is None else math.log(2) / half_life
-        self.variance = ratio / len(periods)  # of each wave
-        self.slope = RISE * math.sqrt(1 + ratio) / length if trend else 0.0
-
-    def draw(self, seed: int) -> Array:
-        """Return a series."""
-        # Settings have draws of their own, so that what chance does to one is not repeated in all others.
-        about = [self.length, self.trend, *(round(1000 * value) for value in (self.variance, *self.periods, self.rate))]
-        rng = np.random.default_rng([seed, *about])
-        time = np.arange(self.length)
-        series: Array = rng.standard_normal(self.length) + self.slope * time
-        for period in self.periods:
-            series += self.wave(rng, period)
-        return series
-
-    def wave(self, rng: np.random.Generator, period: float) -> Array:
-        """Return one wave."""
-        from scipy.signal import lfilter
-
-        time = np.arange(self.length)
-        if math.isinf(self.half_life):
-            sine: Array = math.sqrt(2 * self.variance) * np.cos(2 * math.pi * time / period + rng.uniform(0, 6.3))
-            return sine
-        modulus = math.exp(-self.rate)
-        drive = rng.standard_normal((2, self.length)) * math.sqrt(self.variance * (1 - modulus**2))
-        start = rng.standard_normal(2) * math.sqrt(self.variance)
-        drive[:, 0] = start
-        state = lfilter([1.0], [1.0, -modulus * np.exp(2j * math.pi / period)], drive[0] + 1j * drive[1])
-        return np.real(state)
-
-    def true_shares(self, horizon: int) -> list[float]:
-        """Return the part of the variation of such series that the best forecasts explain by each wave."""
-        total = (1 + self.variance * len(self.periods)) * (1 + RISE**2 / 12 * self.trend)
-        if not self.rate:
-            return [self.variance / total] * len(self.periods)
-        transition, seen, covariance = self.filter()
-        ahead = covariance @ seen.T
-        filtered = covariance - ahead @ ahead.T / (1 + float((seen @ ahead)[0, 0]))
-        known = (
-            self.variance * np.eye(len(transition)) - filtered
-        )  # the covariance of the states as the filter has them
-        shares = np.zeros(len(self.periods))
-        for _ in range(horizon):
-            known = transition @ known @ transition.T
-            shares += known[::2, ::2].sum(1)
-        return [float(share) for share in shares / horizon / total]
-
-    def filter(self) -> tuple[Array, Array, Array]:
-        """Return transition, reading and the covariance of predicted states, by the Riccati equation."""
-        from scipy.linalg import block_diag, solve_discrete_are
-
-        poles = [np.exp(-self.rate + 2j * math.pi / period) for period in self.periods]
-        transition = block_diag(*[np.array([[z.real, z.imag], [-z.imag, z.real]]) for z in poles])
-        seen = np.tile([1.0, 0.0], len(poles))[None]
-        drive = self.variance * -math.expm1(-2 * self.rate) * np.eye(len(transition))
-        return transition, seen, solve_discrete_are(transition.T, seen.T, drive, [[1.0]])
 
 
 def read_forecaster(series: Array, lookback: int) -> dict[str, Any]:
@@ -161,15 +66,6 @@ def read_forecaster(series: Array, lookback: int) -> dict[str, Any]:
     reading = forecaster.explain().reading
     assert reading is not None
     return {"findings": [_numbers(finding, NUMBERS) for finding in reading]}
-
-
-def as_series(values: Array) -> Series:
-    """Return an array as a series of days."""
-    empty = np.zeros((len(values), 0))
-    observed = np.ones((len(values), 1), dtype=bool)
-    return Series(
-        name="a", position=0, values=values[:, None], observed=observed, past=empty, future=empty, static=empty[0]
-    )
 
 
 def read(series: Sequence[Array]) -> dict[str, Any]:
@@ -220,10 +116,12 @@ def _fit_arma(planted: Planted, series: Array) -> dict[str, Any]:
     error = float((seen @ covariance @ seen.T)[0, 0]) + 1.0
     memory = transition - transition @ covariance @ seen.T / error @ seen
     ar, ma = (np.real(np.poly(np.linalg.eigvals(matrix)))[1:] for matrix in (transition, memory))
-    start = [0.0, *([planted.slope] if planted.trend else []), *-ar, *ma, error]
+    time = np.linspace(-1, 1, planted.length)  # of the size of the series, else the search does not move
+    rise = planted.slope * (planted.length - 1) / 2
+    start = [rise, *([rise] if planted.trend else []), *-ar, *ma, error]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about convergence
-        model = ARIMA(series, order=(len(ar), 0, len(ma)), trend="ct" if planted.trend else "c")
+        model = ARIMA(series, time if planted.trend else None, order=(len(ar), 0, len(ma)), trend="c")
         result = model.fit(start_params=start, method_kwargs={"maxiter": 500})
     found = 1 / np.asarray(result.arroots, dtype=complex)
     found = found[found.imag > 0]
@@ -270,10 +168,9 @@ def fisher(series: Array) -> dict[str, Any]:
 
 def measure(config: dict[str, Any], seed: int) -> dict[str, Any]:
     """Read all draws of a configuration."""
-    options = dict(config)
-    draw, method = _drawer(options), config["method"]
+    draw, method = _drawer(config), config["method"]
     draws = []
-    for number in range(DRAWS[config["series"]]):
+    for number in range(DRAWS_OF_COMPONENTS if method == COMPONENTS else DRAWS[config["series"]]):
         series, planted = draw(1000 * seed + number)
         began = time.perf_counter()
         try:
@@ -288,9 +185,8 @@ def measure(config: dict[str, Any], seed: int) -> dict[str, Any]:
 
 
 def _drawer(config: dict[str, Any]) -> Callable[[int], tuple[list[Array], Planted | None]]:
-    names = ("periods", "half_life", "trend", "ratio", "length")
     if config["series"] in ("planted", "lookbacks"):
-        planted = Planted(**{name: config[name] for name in names})
+        planted = planted_of(config)
         return lambda seed: ([planted.draw(seed)], planted)
     make, length = EMPTY[config["kind"]], config["length"]
 
@@ -301,9 +197,14 @@ def _drawer(config: dict[str, Any]) -> Callable[[int], tuple[list[Array], Plante
     return draw
 
 
+def planted_of(config: dict[str, Any]) -> Planted:
+    """Return the planted model of a configuration."""
+    return Planted(**{name: config[name] for name in ("periods", "half_life", "trend", "ratio", "length")})
+
+
 def _methods(planted: Planted | None) -> dict[str, Callable[[list[Array]], dict[str, Any]]]:
     methods: dict[str, Callable[[list[Array]], dict[str, Any]]] = {
-        FINDINGS: read,
+        FINDINGS: lambda series: read(series) | _observed_shares(planted, series[0]),
         COMPONENTS: lambda series: fit_components(series[0]),
         PERIODOGRAM: lambda series: fisher(series[0]),
     }
@@ -312,7 +213,14 @@ def _methods(planted: Planted | None) -> dict[str, Callable[[list[Array]], dict[
     return methods
 
 
-def _planted_configs() -> list[dict[str, Any]]:
+def _observed_shares(planted: Planted | None, series: Array) -> dict[str, Any]:
+    if planted is None or not planted.rate:
+        return {}
+    return {"observed_shares": [_rounded(share) for share in planted.observed_shares(series, HORIZON)]}
+
+
+def planted_configs() -> list[dict[str, Any]]:
+    """Return the configurations of planted series."""
     waves = [[period] for period in PERIODS] + [list(PERIODS)]
     return [
         {"series": "planted", "periods": periods, "half_life": None if math.isinf(half_life) else half_life}
@@ -323,7 +231,8 @@ def _planted_configs() -> list[dict[str, Any]]:
     ]
 
 
-def _empty_configs() -> list[dict[str, Any]]:
+def empty_configs() -> list[dict[str, Any]]:
+    """Return the configurations of series with nothing in them."""
     sizes = [(1, length) for length in LENGTHS] + [(PANEL, LENGTHS[0])]
     return [
         {"series": "empty", "kind": kind, "count": count, "length": length}
@@ -333,7 +242,7 @@ def _empty_configs() -> list[dict[str, Any]]:
 
 def _jobs(seed: int) -> list[tuple[dict[str, Any], int]]:
     """Return all configurations and methods, those that say most first."""
-    planted, empty = _planted_configs(), _empty_configs()
+    planted, empty = planted_configs(), empty_configs()
     planted.sort(key=lambda config: (config["trend"], -config["ratio"]))
     clear = [config for config in planted if not config["trend"] and config["ratio"] == RATIOS[0]]
     rest = [config for config in planted if config not in clear]
@@ -356,120 +265,6 @@ def run(results: Path = Path("results/benchmarks"), workers: int = 2, seed: int 
     run_missing(
         RunStore(results), NAME, _jobs(seed), measure, provenance(1, ["scipy", "statsmodels"]), workers, timed=False
     )
-
-
-class Read:
-    """The findings of one wave of a configuration, draw by draw, beside those of the exact likelihood."""
-
-    def __init__(self, config: dict[str, Any], wave: int, runs: dict[str, list[dict[str, Any]]]) -> None:
-        names = ("periods", "half_life", "trend", "ratio", "length")
-        planted = Planted(**{name: config[name] for name in names})
-        self.period, self.half_life = planted.periods[wave], planted.half_life
-        self.share = planted.true_shares(HORIZON)[wave]
-        self.found = [self._nearest(draw.get("findings", [])) for draw in runs[FINDINGS]]
-        self.exact = [
-            (draw["periods"][wave], draw["half_lives"][wave]) if "periods" in draw else (math.nan, math.nan)
-            for draw in runs.get(EXACT, [{}] * len(self.found))
-        ]
-
-    def _nearest(self, findings: list[dict[str, Any]]) -> dict[str, Any] | None:
-        near = [row for row in findings if row["kind"] == "cycle" and abs(row["period"][0] / self.period - 1) < FAR]
-        return min(near, key=lambda row: abs(row["period"][0] / self.period - 1), default=None)
-
-    def cells(self) -> list[str]:
-        """Return a row: found, median errors beside the exact likelihood's on the same draws, and coverage."""
-        pairs = [(row, exact) for row, exact in zip(self.found, self.exact, strict=True) if row is not None]
-        cells = [f"{len(pairs) / len(self.found):.0%}"]
-        if not pairs:
-            return cells
-        cells.append(self._errors([(row["period"][0], exact[0]) for row, exact in pairs], self.period))
-        told = [(row["half_life"][0], exact[1]) for row, exact in pairs if not math.isnan(row["half_life"][0])]
-        never = 1 - len(told) / len(pairs)
-        cells.append(f"{np.median([own for own, _ in told]):.3g}" if told else "-")
-        cells.append(self._errors(told, self.half_life) if told and not math.isinf(self.half_life) else "-")
-        cells.append(f"{never:.0%}")
-        truths = {"period": self.period, "half_life": self.half_life, "share_series": self.share}
-        for name, truth in truths.items():
-            cells.append(f"{np.mean([row[name][1] <= truth <= row[name][2] for row, _ in pairs]):.0%}")
-        return cells
-
-    def _errors(self, pairs: Sequence[tuple[float, float]], truth: float) -> str:
-        errors = [
-            [abs(value / truth - 1) for value in values if not math.isnan(value)] for values in zip(*pairs, strict=True)
-        ]
-        return " / ".join(_percent(float(np.median(own)) if own else math.nan) for own in errors)
-
-
-def _percent(value: float) -> str:
-    return "-" if math.isnan(value) else f"{100 * value:.2g} %" if value < 0.1 else f"{100 * value:.0f} %"
-
-
-def _load(results: Path, seed: int = TEST) -> dict[str, dict[str, list[dict[str, Any]]]]:
-    """Return the draws by configuration and method."""
-    runs: dict[str, dict[str, list[dict[str, Any]]]] = {}
-    for one in RunStore(results / "benchmarks").load(NAME):
-        if one.seed == seed:
-            config = {name: value for name, value in one.config.items() if name != "method"}
-            runs.setdefault(repr(config), {})[one.config["method"]] = one.result["draws"]
-    return runs
-
-
-def planted_table(results: Path) -> Table:
-    """Return what was found of planted waves."""
-    runs, rows = _load(results), []
-    for config in _planted_configs():
-        own = runs.get(repr(config), {})
-        for wave, period in enumerate(config["periods"] if FINDINGS in own else ()):
-            half_life = "never" if config["half_life"] is None else f"{config['half_life']:g}"
-            about = [str(config["length"]), f"{config['ratio']:g}", str(len(config["periods"]))]
-            about += ["yes" if config["trend"] else "no", f"{period:g}", half_life]
-            rows.append([*about, *Read(config, wave, own).cells()])
-    columns = ["T", "signal to noise", "waves", "trend", "period", "half-life", "found", "error of the period"]
-    columns += ["median half-life", "error of the half-life", "not determined"]
-    return Table([*columns, "period covered", "half-life covered", "share covered"], rows)
-
-
-def lookback_table(results: Path) -> Table:
-    """Return the median half-life that forecasters read, and the share of their forecasts, by look-back."""
-    found: dict[Any, dict[int, list[dict[str, Any]]]] = {}
-    for one in RunStore(results / "benchmarks").load(NAME):
-        if one.seed == TEST and one.config["series"] == "lookbacks":
-            rows = [row for draw in one.result["draws"] for row in draw["findings"] if row["kind"] == "cycle"]
-            found.setdefault(one.config["half_life"], {})[one.config["lookback"]] = rows
-    table = []
-    for half_life in sorted(found, key=lambda value: -(value or math.inf)):
-        cells = []
-        for lookback in LOOKBACKS:
-            rows = found[half_life].get(lookback, [])
-            told = [row["half_life"][0] for row in rows if not math.isnan(row["half_life"][0])]
-            shares = [row["share_forecast"][0] for row in rows]
-            text = f"{np.median(told):.3g}" if told else "not determined"
-            cells.append(f"{text}; {np.median(shares):.0%}" if shares else "-")
-        table.append(["never" if half_life is None else f"{half_life:g}", *cells])
-    return Table(["half-life", *(f"look-back {lookback}" for lookback in LOOKBACKS)], table)
-
-
-def empty_table(results: Path) -> Table:
-    """Return how often something was found where nothing is, with standard errors."""
-    runs, rows = _load(results), []
-    for kind in EMPTY:
-        cells = []
-        for config in _empty_configs():
-            if config["kind"] == kind:
-                own = runs.get(repr(config), {})
-                cells.append(_rate([bool(draw.get("findings")) for draw in own.get(FINDINGS, [])]))
-                if config["count"] == 1:
-                    cells.append(_rate([draw["chance"] < 0.05 for draw in own.get(PERIODOGRAM, [])]))
-        rows.append([kind, *cells])
-    columns = [f"{name}, T = {length}" for length in LENGTHS for name in ("findings", "periodogram")]
-    return Table(["series", *columns, f"findings, {PANEL} series"], rows)
-
-
-def _rate(hits: Sequence[bool]) -> str:
-    if not hits:
-        return "-"
-    rate = float(np.mean(hits))
-    return f"{rate:.1%} ± {math.sqrt(max(rate, 1 / len(hits)) * (1 - rate) / len(hits)):.1%}"
 
 
 def real(data: Path) -> None:
