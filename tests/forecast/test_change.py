@@ -43,6 +43,25 @@ def test_errors_that_grow_are_dated(since: int) -> None:
     assert np.median(dated) == pytest.approx(since, rel=0.2)
 
 
+def test_a_small_bias_that_lasts_is_noticed() -> None:
+    """Errors that are hardly larger than before, but all to one side."""
+    dated = []
+    for seed in range(11):
+        errors = errors_of(seed)
+        errors[-40:] += 1.2
+        dated.append(find_change(consecutive(errors)))
+    assert np.median(dated) == pytest.approx(40, rel=0.1)
+
+
+def test_a_bias_that_grows_is_dated_at_its_beginning() -> None:
+    dated = []
+    for seed in range(11):
+        errors = errors_of(seed)
+        errors[-60:] += 0.1 * np.arange(60)
+        dated.append(find_change(consecutive(errors)))
+    assert np.median(dated) == pytest.approx(60, rel=0.2)
+
+
 def test_errors_that_shrink_change_nothing() -> None:
     errors = errors_of(2)
     errors[-60:] /= 3

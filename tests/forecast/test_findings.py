@@ -243,3 +243,19 @@ def test_words_follow_the_evidence() -> None:
     assert "There are signs of" in said(0.3, 0.01, 0.9)
     assert "movement" not in said(0.5, 0.4, 0.6)  # forecasts of one step do not move
     assert "less than the findings allow" in said(0.8, 0.7, 0.9)
+
+
+def test_harmonics_belong_to_their_cycle() -> None:
+    time = np.arange(450)
+    values = 3.0 * (time % 17) / 17 + 0.4 * np.random.default_rng(0).standard_normal(len(time))
+    (finding,) = findings(values, horizon=17)
+    assert finding.period.low < 17 < finding.period.high
+    assert finding.period.estimate == pytest.approx(17, rel=1e-3)
+    # A sawtooth has the variance of a uniform distribution, of which its first line alone makes up 6 / pi^2.
+    truth = 3.0**2 / 12 / (3.0**2 / 12 + 0.4**2)
+    assert 0.85 * truth < finding.share_series.estimate < 1.02 * truth
+
+
+def test_waves_that_do_not_fit_into_a_turn_stay_apart() -> None:
+    values = wave(800, 24.0, math.inf, 1) + wave(800, 7.3, math.inf, 2)
+    assert sorted(round(finding.period.estimate, 1) for finding in findings(values)) == [7.3, 24.0]
