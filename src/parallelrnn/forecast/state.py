@@ -119,8 +119,8 @@ class ForecasterState:
         more = ", ..." if len(changed) > _MOST_NOTICES else ""
         which = f"forecasts of {len(changed)} of {len(series)} series" if len(series) > 1 else "forecasts"
         return [
-            f"Something has changed: {which} have missed by more than before ({', '.join(texts)}{more}). Intervals are "
-            "wider accordingly; the findings describe the time before as well, and may no longer hold."
+            f"Something may have changed: {which} have missed by more than before ({', '.join(texts)}{more}). "
+            "Intervals are wider accordingly; findings also rest on the time before, and may no longer hold."
         ]
 
     @torch.no_grad()

@@ -25,22 +25,21 @@ _SURE = 1 / 3  # the lower limit of a share over the share itself, from which on
 _LITTLE = 0.1  # of the variation of a series: forecasts that explain less move little
 # What is said of a series, by the evidence.
 _SENTENCES = {
-    "strong": "The data show {what}. Forecasts can explain {series} of the series' variation {ahead} by it{makes}.",
-    "small": "The data also show {what}, small beside the rest of the series: forecasts can explain {series} of its "
-    "variation {ahead} by it{makes}.",
-    "weak": "There are signs of {what}, but how much of the series' variation {ahead} forecasts can explain by it is "
-    "hardly known: {series}{makes}.",
-    "none": "No trend, calendar cycle or cycle stands out from noise in these data; the parts of forecasts, listed "
-    "below, are no findings.",
+    "strong": "The data show {what}. It accounts for an estimated {series} of the series' variation {ahead}{shape}.",
+    "small": "The data show {what}, small beside the rest of the series: it accounts for an estimated {series} of the "
+    "variation {ahead}{shape}.",
+    "weak": "The data show signs of {what}. How much of the series' variation {ahead} it accounts for is very "
+    "uncertain: {series}{shape}.",
+    "none": "No trend, calendar cycle or other cycle stands out from noise in these data. The parts of the forecast, "
+    "listed below, are not evidence of any.",
     "unknown": "There are too few values, or they vary too little, to tell what these data show.",
-    "noise": "What is left looks like noise around a steady level, which is the best forecast of it.",
-    "level": "What is left is a level that wanders: its last value is close to the best forecast of it.",
-    "decay": "What is left deviates from a steady level, with a memory that fades.",
-    "much": "Forecasts explain {explained} of the variation of {these} {ahead}, measured on data that training did not "
-    "see.",
-    "little": "Forecasts of {these} move little: they explain {explained} of the variation {ahead}, measured on data "
-    "that training did not see.",
-    "missed": "That is less than the findings allow: this model does not make the most of them.",
+    "noise": "{It} looks like noise around a steady level, and that level is the best forecast.",
+    "level": "{It} is a level that wanders: it stays near its last value, which is close to the best forecast.",
+    "decay": "{It} keeps returning to a steady level, but slowly: a high value tends to be followed by high values.",
+    "much": "On data that training did not see, forecasts explained {explained} of the variation of {these} {ahead}.",
+    "little": "Forecasts of {these} move little: on data that training did not see, they explained {explained} of the "
+    "variation {ahead}.",
+    "missed": "The findings suggest that more is possible, so another model may do better.",
 }
 
 
@@ -121,7 +120,7 @@ class Findings(Sequence[Finding]):
                 f"the next {self.time.format(self.horizon)}, out of sample."
             )
         if self.rest != "unknown":
-            notes.append(_SENTENCES[self.rest])
+            notes.append(self._about_rest())
         names = ("kind", "period", "half-life", "share of series", "share of forecast")
         return Display("Findings (what the data show)", names, rows, notes)
 
@@ -139,11 +138,14 @@ class Findings(Sequence[Finding]):
         if not self.rows and self.rest != "unknown":
             texts.append(_SENTENCES["none"])
         for row in sorted(self.rows, key=lambda row: EVIDENCE.index(row.evidence)):
-            makes = f"; it makes {row.share_forecast.format()} of the movement of this model's forecasts"
-            makes = "" if math.isnan(row.share_forecast.estimate) else makes  # forecasts of one step do not move
-            about = {"what": row.phrase(self.time), "series": row.share_series.format(), "makes": makes}
+            shape = f"; {row.share_forecast.format()} of the movement in this model's forecasts has its shape"
+            shape = "" if math.isnan(row.share_forecast.estimate) else shape  # forecasts of one step do not move
+            about = {"what": row.phrase(self.time), "series": row.share_series.format(), "shape": shape}
             texts.append(_SENTENCES[row.evidence].format(ahead=ahead, **about))
-        return [*texts, _SENTENCES[self.rest]]
+        return [*texts, self._about_rest()]
+
+    def _about_rest(self) -> str:
+        return _SENTENCES[self.rest].format(It="What is left" if self.rows else "The series")
 
 
 def _plain(value: Any) -> Any:
@@ -160,11 +162,16 @@ def _half_life(row: Finding, time: Step) -> str:
     if row.kind != "cycle":
         return "-"
     if math.isnan(row.half_life.estimate):
-        return f"not determined, > {time.format(row.half_life.low)}"
+        return f"not determined, > {_about(row.half_life.low, time)}"
     return row.half_life.format(time)
 
 
 def _fate(half_life: Interval, time: Step) -> str:
     if math.isnan(half_life.estimate):
-        return f"whose half-life is longer than {time.format(half_life.low)}: not determined by these data"
+        return f"whose half-life is longer than {_about(half_life.low, time)}: not determined by these data"
     return f"that fades with a half-life of {half_life.format(time)}"
+
+
+def _about(half_life: float, time: Step) -> str:
+    """Return a limit to two digits, which is all that it is good for."""
+    return time.format(float(f"{half_life:.2g}"))

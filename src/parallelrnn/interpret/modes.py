@@ -90,7 +90,7 @@ class ForecastModes(Table[Mode]):
         shown_of = f", {shown} shown" if shown < len(self) else ""
         notes = [f"{count(len(self), 'mode')}{shown_of}; {self.where}."]
         if not self.half_lives:
-            notes.append("How fast modes fade is where the training started, not what the data say: see the findings.")
+            notes.append("How fast modes fade is mostly where training started, so it is not shown: see the findings.")
         if self.along is not None:
             notes.append(
                 f"Along the data: the model is not linear, so that its modes change from state to state; between these "

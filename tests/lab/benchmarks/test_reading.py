@@ -37,7 +37,9 @@ def test_the_exact_likelihood_moves_from_its_start() -> None:
 
 
 def test_fishers_test_is_uniform_in_noise() -> None:
-    chances: Array = np.array([fisher(np.random.default_rng(seed).standard_normal(200))["chance"] for seed in range(300)])
+    chances: Array = np.array(
+        [fisher(np.random.default_rng(seed).standard_normal(200))["chance"] for seed in range(300)]
+    )
     assert abs(np.mean(chances < 0.2) - 0.2) < 0.07  # three standard errors
 
 
