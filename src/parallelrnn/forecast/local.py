@@ -1,0 +1,226 @@
+"""Local models: a bank of exponential smoothings, run along each series and weighed by how well they forecast it.
+
+Every model of the bank is a linear block with fixed coefficients, so one layer runs all of them over all series. A
+series weighs the models by their errors at several steps ahead, and borrows strength from the other series: what
+forecasts the panel well is likely to forecast a short series well. The weighted sum is again a level, slopes and a
+season, which have names and add up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from parallelrnn.classical.smoothing import ets_matrices, initial_state
+from parallelrnn.forecast.data import Array
+from parallelrnn.kernels import Weights, recurrence
+
+PARTS = ("level", "trend", "season")
+DAMPINGS = (0.9, 1.0)  # of slopes
+_ALPHAS, _BETAS, _GAMMAS = (0.1, 0.3, 0.6, 1.0), (0.05, 0.2), (0.0, 0.1, 0.3)
+_MAX_PERIOD = 12  # steps of a season that is smoothed; the network knows longer ones
+_BEGINNING = 6  # steps that a level and a slope begin with, which no model is judged by
+_TOGETHER = 64  # series that run at once
+_MAX_STEPS = 1_000_000  # values of states that are kept at once, for each model
+_SHARPNESS, _PANEL_SHARPNESS = 10.0, 60.0  # how fast weights fall with the logarithm of errors: own, and of the panel
+_FULL_COUNT, _MAX_COUNT = 50.0, 800.0  # errors at which weights are as sharp as this, and beyond which no sharper
+_PANEL_DOUBT = 10.0  # series that the opinion of the panel counts less by
+_FARTHEST = 2.0  # by which a logarithm of errors counts as different from the median
+_WORST = 1e6  # times the scale of a series: no error is larger
+
+
+@dataclass(frozen=True)
+class Bank:
+    """Exponential smoothings with and without a season of `period` steps (1: none), for forecasts of `horizon` steps."""
+
+    period: int
+    horizon: int
+
+    @cached_property
+    def models(self) -> tuple[tuple[float, float, float, float, bool, bool], ...]:
+        """Alpha, beta, gamma and phi of each model; whether its slope is half that of a line; whether it has a season.
+
+        A constant slope of half that of a line through the series is Theta's (Assimakopoulos and Nikolopoulos, 2000).
+        """
+        trends = [(0.0, 0.0, False), (0.0, 1.0, True), *((b, p, False) for b, p in product(_BETAS, DAMPINGS))]
+        seasons = [(0.0, False), *((gamma, True) for gamma in _GAMMAS if self.period > 1)]
+        return tuple(
+            (alpha, beta, gamma, phi, is_half, seasonal)
+            for (gamma, seasonal), alpha, (beta, phi, is_half) in product(seasons, _ALPHAS, trends)
+            if beta <= alpha
+        )
+
+    @property
+    def size(self) -> int:
+        """The numbers of a collapsed state: a level, a slope for each damping, a season."""
+        return 1 + len(DAMPINGS) + (self.period if self.period > 1 else 0)
+
+    @cached_property
+    def readout(self) -> Tensor:
+        """The map (size, H, parts) from a collapsed state to the parts of forecasts."""
+        table = torch.zeros(self.size, self.horizon, len(PARTS), dtype=torch.float64)
+        table[0, :, 0] = 1.0
+        ahead = torch.arange(1, self.horizon + 1, dtype=torch.float64)
+        for index, phi in enumerate(DAMPINGS):
+            table[1 + index, :, 1] = torch.cumsum(phi**ahead, 0)
+        if self.period > 1:
+            for h in range(self.horizon):
+                table[1 + len(DAMPINGS) + self.period - 1 - h % self.period, h, 2] = 1.0
+        return table
+
+    def states(self, series: Sequence[Array], steps: Sequence[int]) -> list[Tensor]:
+        """Return the states (T, B, models, D) after each value of series, of models without and with a season.
+
+        What they begin with is read off the first `steps` values of each.
+        """
+        lengths = torch.tensor([len(values) for values in series])
+        table = torch.zeros(int(lengths.max()), len(series), 1, dtype=torch.float64)
+        for index, values in enumerate(series):
+            table[: len(values), index, 0] = torch.from_numpy(values)
+        known = [values[:n] for values, n in zip(series, steps, strict=True)]
+        return [
+            self._run(table, known, lengths, season)
+            for season in (False, True)[: 2 if self.period > 1 else 1]
+        ]
+
+    def _run(self, table: Tensor, known: Sequence[Array], lengths: Tensor, season: bool) -> Tensor:
+        period = self.period if season else 1
+        models = [model for model in self.models if model[5] == season]
+        columns = torch.tensor([model[:4] for model in models], dtype=torch.float64).unbind(1)
+        transition, gain, readout = ets_matrices(*columns, period)
+        weights = Weights(gain.reshape(-1, 1), (transition - gain[:, :, None] * readout[:, None])[None])
+        trends = torch.tensor([0 if not model[3] else 2 if model[4] else 1 for model in models])
+        starts = torch.from_numpy(np.stack([_starts(values, period) for values in known]))  # (B, 3, D)
+        output, _ = recurrence("RNN_LINEAR", table, weights, (starts[:, trends].flatten(1),), lengths)
+        return output.unflatten(2, (len(models), -1))
+
+    def forecasts(self, states: Sequence[Tensor], ahead: Sequence[int]) -> Tensor:
+        """Return what models forecast some steps ahead, (T, B, models, steps)."""
+        parts = []
+        for season, own in enumerate(states):
+            models = [model for model in self.models if model[5] == bool(season)]
+            table = self.readout.sum(-1)[:, [h - 1 for h in ahead]].to(own)  # (size, steps)
+            slopes = torch.stack([table[1 + DAMPINGS.index(model[3]) if model[3] else 1] for model in models])
+            slopes = slopes * torch.tensor([bool(model[3]) for model in models])[:, None]
+            maps = [table[:1].expand(len(models), -1)[:, None], slopes[:, None]]
+            if season:
+                maps.append(table[1 + len(DAMPINGS) :].expand(len(models), -1, -1))
+            parts.append(torch.einsum("tbkd,kdh->tbkh", own, torch.cat(maps, 1)))
+        return torch.cat(parts, 2)
+
+    def collapse(self, states: Sequence[Tensor], weights: Tensor) -> Tensor:
+        """Return the weighted sum (T, B, size) of the states of all models; `weights` are (B, models)."""
+        total = states[0].new_zeros(*states[0].shape[:2], self.size)
+        first = 0
+        for season, own in enumerate(states):
+            models = [model for model in self.models if model[5] == bool(season)]
+            weighted = own * weights[:, first : first + len(models), None].to(own)
+            first += len(models)
+            total[..., 0] += weighted[..., 0].sum(2)
+            for index, phi in enumerate(DAMPINGS):
+                rows = [row for row, model in enumerate(models) if model[3] == phi]
+                total[..., 1 + index] += weighted[:, :, rows, 1].sum(2)
+            if season:
+                total[..., 1 + len(DAMPINGS) :] += weighted[..., 2:].sum(2)
+        return total
+
+    def errors(self, series: Sequence[Array], steps: Sequence[int], invert: Sequence[Inverse]) -> tuple[Array, Array]:
+        """Return the mean errors (B, models) of forecasts within the first `steps` of each series, and their counts."""
+        ahead = sorted({1, min(2, self.horizon), *(max(1, k * self.horizon // 3) for k in (1, 2)), self.horizon})
+        states = self.states([values[:n] for values, n in zip(series, steps, strict=True)], steps)
+        totals, counts = np.zeros((len(series), len(self.models))), np.zeros(len(series))
+        forecasts = self.forecasts(states, ahead).numpy()  # (T, B, models, ahead)
+        first = max(_BEGINNING, 2 * self.period if self.period > 1 else 0)
+        for index, (values, n, inverse) in enumerate(zip(series, steps, invert, strict=True)):
+            actual = inverse(values[:n])
+            for place, h in enumerate(ahead):
+                begin = max(0, min(max(first, n // 3), n - h - 2))
+                if n - h <= begin:
+                    continue
+                missed = abs(actual[begin + h : n, None] - inverse(forecasts[begin : n - h, index, :, place]))
+                totals[index] += np.minimum(missed, _WORST).sum(0)
+                counts[index] += n - h - begin
+        with np.errstate(invalid="ignore", divide="ignore"):
+            means: Array = totals / counts[:, None]
+        if self.period > 1:  # a season takes two periods to be known
+            short = np.array([n < 2 * self.period + 1 for n in steps])
+            means[np.ix_(short, [model[5] for model in self.models])] = np.inf
+        return means, counts
+
+
+@dataclass(frozen=True)
+class Inverse:
+    """The map from the scale of the network to values that errors are measured in."""
+
+    mean: float
+    scale: float
+    is_log: bool
+    unit: float  # of errors
+
+    def __call__(self, scaled: Array) -> Array:
+        values = scaled * self.scale + self.mean
+        return (np.exp(np.minimum(values, 700.0)) if self.is_log else values) / self.unit
+
+
+def model_weights(errors: Array, counts: Array, prior: Array | None = None) -> tuple[Array, Array]:
+    """Return the weights (N, models) of series and the opinion of the panel (models,), by errors at `counts` places.
+
+    Models whose errors are not finite have no weight. A given `prior` is kept.
+    """
+    logs = np.log(np.clip(errors, 1e-9, _WORST))
+    usable = np.isfinite(errors)
+    usable[~usable.any(axis=1)] = True  # nothing is known of these but what the panel says
+    middle = np.array([np.median(own[mask]) for own, mask in zip(logs, usable, strict=True)])[:, None]
+    away = np.where(usable & np.isfinite(logs), np.clip(logs - middle, -_FARTHEST, _FARTHEST), 0.0)
+    if prior is None:
+        votes = (counts > 0).sum()
+        prior = -_PANEL_SHARPNESS * away[counts > 0].sum(0) / (votes + _PANEL_DOUBT)
+    sharpness = _SHARPNESS * np.sqrt(np.minimum(counts, _MAX_COUNT) / _FULL_COUNT)
+    logits = np.where(usable, prior - sharpness[:, None] * np.nan_to_num(logs - middle), -np.inf)
+    weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return weights / weights.sum(axis=1, keepdims=True), prior
+
+
+def chunks(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """Yield the indices of series that run together, those of similar lengths."""
+    order = sorted(range(len(lengths)), key=lambda index: lengths[index])
+    while order:
+        together = max(1, min(_TOGETHER, _MAX_STEPS // max(1, lengths[order[-1]])))
+        yield order[-together:]
+        del order[-together:]
+
+
+def season_of(periods: Sequence[float]) -> int:
+    """Return the period of the season that local models smooth, 1 for none."""
+    whole = [round(period) for period in periods if abs(period - round(period)) < 1e-9 and period <= _MAX_PERIOD]
+    return max(whole, default=1)
+
+
+def _starts(values: Array, period: int) -> NDArray[np.float64]:
+    """Return the states (3, D) that models without a slope, with one, and with half that of a line begin with."""
+    if len(values) < 3:
+        level = [float(values[0]) if len(values) else 0.0, 0.0, *[0.0] * (period if period > 1 else 0)]
+        return np.array([level] * 3)
+    if len(values) < 2 * period + 1:
+        period_known = 1
+    else:
+        period_known = period
+    flat, sloped = (initial_state(values, period_known, has_trend) for has_trend in (False, True))
+    half = flat.copy()
+    half[1] = float(np.polyfit(np.arange(len(values)), values, 1)[0]) / 2
+    states = np.stack([flat, sloped, half])
+    missing = (period if period > 1 else 0) - (states.shape[1] - 2)
+    return np.pad(states, ((0, 0), (0, missing)))
+
+
+def line_slope(values: Array) -> float:
+    """Return the slope of a line through values."""
+    return math.nan if len(values) < 2 else float(np.polyfit(np.arange(len(values)), values, 1)[0])
