@@ -156,7 +156,9 @@ class EtsFit:
 
     def coefficients(self, series: int) -> EtsCoefficients:
         """Return those of one series."""
-        return EtsCoefficients(*(float(getattr(self, name)[series]) for name in EtsCoefficients._fields[:4]), self.period)
+        return EtsCoefficients(
+            *(float(getattr(self, name)[series]) for name in EtsCoefficients._fields[:4]), self.period
+        )
 
     @cached_property
     def aicc(self) -> Array:

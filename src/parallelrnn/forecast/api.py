@@ -55,6 +55,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 CHANNELS = ("independent", "mixed")
+MODELS = ("auto", "both", "local", "network")
+TRANSFORMS = ("auto", "log", None)
 _SIZES = ("block_size", "hidden_size", "num_layers", "batch_size", "max_epochs", "devices")
 _MINIMUM = {  # of integers
     **dict.fromkeys(("horizon", "lookback", "segment", *_SIZES), 1),
@@ -68,6 +70,8 @@ _CHOICES = {
     "channels": CHANNELS,
     "missing": MISSING,
     "loss": LOSSES,
+    "models": MODELS,
+    "transform": TRANSFORMS,
 }
 
 
@@ -166,6 +170,8 @@ class Forecaster:
     future_covariates: Sequence[str] = ()
     static_covariates: Sequence[str] = ()
     quantiles: Sequence[float] | None = None
+    models: str = "auto"
+    transform: str | None = "auto"
     missing: str = "interpolate"
     loss: str = "mae"
     learning_rate: float = 5e-3

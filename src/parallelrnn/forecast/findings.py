@@ -19,6 +19,7 @@ from parallelrnn.forecast.data import Array, Series
 from parallelrnn.forecast.search import Search
 from parallelrnn.forecast.shares import Part, forecast_shares, series_shares, share_deviations, share_interval
 from parallelrnn.forecast.state import ForecasterState
+from parallelrnn.forecast.windows import to_logs
 from parallelrnn.interpret.findings import Finding, Findings
 from parallelrnn.interpret.uncertainty import Interval
 
@@ -51,9 +52,9 @@ def read_findings(state: ForecasterState, series: Sequence[Series]) -> Findings:
     for row, (index, start) in enumerate(windows.tolist()):
         own, scaler = series[index], state.scalers[index]
         seen = ahead[start + ahead < len(own)]
-        values = np.where(own.observed[start + seen], own.values[start + seen], np.nan)
+        values = np.where(own.observed[start + seen], to_logs(own.values[start + seen], scaler.floor), np.nan)
         actual[row, seen] = (values - scaler.mean) / scaler.scale
-        scaled[row] = (forecasts[row] - scaler.mean) / scaler.scale
+        scaled[row] = (to_logs(forecasts[row], scaler.floor) - scaler.mean) / scaler.scale
     ends = np.array(state.trained_until)[origins[:, 0]]
     actual[origins[:, 1] < ends] = np.nan  # training has seen these
     explained = _explained(actual, scaled, origins[:, 0])

@@ -13,10 +13,11 @@ from torch import Tensor
 
 from parallelrnn.errors import ArgumentError, TableError, check_integer
 from parallelrnn.forecast.conformal import calibrate
-from parallelrnn.forecast.data import Panel, Series, warn_user
+from parallelrnn.forecast.data import Array, Panel, Series, warn_user
 from parallelrnn.forecast.initialization import initial_network
+from parallelrnn.forecast.local import Bank, LocalModels, run_local, season_of, weigh
 from parallelrnn.forecast.model import Network
-from parallelrnn.forecast.seasonality import calendar_periods, fit_cycles
+from parallelrnn.forecast.seasonality import calendar_periods, fit_scaler
 from parallelrnn.forecast.state import ForecasterState
 from parallelrnn.forecast.windows import Batch, CovariateScaler, SeriesScaler, WindowDataset
 from parallelrnn.nn import WaveDecoder
@@ -35,6 +36,10 @@ _VALIDATION_PART = 5  # a fifth of a series validates
 # How much worse forecasts may get when waves are removed, before the rest is trained to make up for it. The first
 # tolerance from which training does is taken.
 _PRUNING_TOLERANCES = (0.03, 0.005)
+_LOGS = {"auto": None, "log": True, None: False}  # by transform
+_MIN_WINDOWS, _LONG_SERIES = 10_000, 300  # windows, or steps of a series, that a network takes to add anything
+_SHARES = tuple(n / 10 for n in range(11))  # of the network in forecasts
+_MAX_SHARED = 20_000  # windows that shares are compared on
 _NO_WORSE = 1.001  # times the validation loss before
 
 
@@ -64,18 +69,40 @@ def fit_panel(
         hint = "leave training more steps than {horizon}"
         raise ArgumentError(argument="val_size", expected=expected, got=val_size, hint=hint)
     _check_observed(panel, steps)
+    bank, lengths = Bank(season_of(periods), options.horizon), [len(series) for series in panel.series]
+    floors: Sequence[Array | None] = [None] * len(panel.series)
+    # Local models know no covariates, and their forecasts have no quantiles.
+    uses_local = options.models != "network" and options.quantiles is None and not panel.columns.future
+    if uses_local:
+        logs = _LOGS[options.transform]
+        floors, weights, _ = weigh(bank, panel.series, steps, logs)
     scalers = [
-        SeriesScaler.fit(series, n, fit_cycles(series, n, periods, named))
-        for series, n in zip(panel.series, steps, strict=True)
+        fit_scaler(series, n, periods, named, floor)
+        for series, n, floor in zip(panel.series, steps, floors, strict=True)
     ]
     if named:
         _warn_missing_cycles(panel.series, steps, scalers, periods)
     covariates = CovariateScaler.fit(panel.series, steps)
     dataset = WindowDataset(panel.series, scalers, covariates, lookback, options.horizon)
     split = split_windows(dataset, steps)
+    history: tuple[dict[str, float], ...] = ()
     with fork_rng(options.random_state, options.accelerator):
         network = initial_network(options, panel, dataset, split.training, periods, covariates, steps)
-        network, history = _train(options, network, dataset, split, checkpoint)
+        if not uses_local or _is_worth_training(options, dataset, split):
+            network, history = _train(options, network, dataset, split, checkpoint)
+    local: LocalModels | None = None
+    if uses_local:
+        tables = [scaler.with_cycles(series) for scaler, series in zip(scalers, panel.series, strict=True)]
+        states = run_local(bank, tables, steps, weights)
+        dataset = WindowDataset(panel.series, scalers, covariates, lookback, options.horizon, local=states)
+        share = _network_share(network, dataset, split.validation, bank.period) if history else 0.0
+        network.config = replace(network.config, share=share, season=bank.period)
+        if share < 1:
+            _, weights, prior = weigh(
+                bank, panel.series, lengths, np.stack([own for own in floors if own is not None]) > 0
+            )
+            final = run_local(bank, tables, lengths, weights)
+            local = LocalModels(bank, prior, weights, torch.stack([own[-1] for own in final]), logs)
     sample = _thinned(split.validation)
     with torch.no_grad():
         encoded = network.eval().encode(dataset.batch(sample))
@@ -95,7 +122,34 @@ def fit_panel(
         sample_origins=dataset.origins(sample),
         quantiles=quantiles,
         history=history,
+        local=local,
     )
+
+
+def _is_worth_training(options: Forecaster, dataset: WindowDataset, split: Split) -> bool:
+    """Return whether there are enough data for a network to add anything to local models."""
+    if options.models != "auto":
+        return options.models == "both"
+    is_long = int(dataset.lengths.max()) >= _LONG_SERIES
+    return len(split.training) >= _MIN_WINDOWS or is_long
+
+
+@torch.no_grad()
+def _network_share(network: Network, dataset: WindowDataset, windows: Tensor, season: int) -> float:
+    """Return the share of the network in forecasts, the rest being that of local models, that misses least."""
+    windows = windows[:: max(1, len(windows) // _MAX_SHARED)]
+    network.eval()
+    base, errors = network.config, np.zeros(len(_SHARES))
+    for batch in dataset.batches(windows):
+        network.config = base
+        own = network(batch)[..., 0]
+        network.config = replace(base, share=0.0, season=season)
+        local = network(batch)[..., 0]
+        for index, share in enumerate(_SHARES):
+            missed = (batch.target - share * own - (1 - share) * local).abs() * batch.weight
+            errors[index] += float(missed.sum())
+    network.config = base
+    return _SHARES[int(errors.argmin())]
 
 
 def _train(

@@ -38,8 +38,7 @@ def initial_network(
     lookback = dataset.lookback
     # The calendar cycles are left in: they vary, and waves that start at them can follow that.
     scaled = [
-        ((series.values - scaler.mean) / scaler.scale)[:n]
-        for series, scaler, n in zip(dataset.series, dataset.scalers, steps, strict=True)
+        scaler.with_cycles(series)[:n] for series, scaler, n in zip(dataset.series, dataset.scalers, steps, strict=True)
     ]
     waves = wave_periods(scaled, options.num_waves, lookback, options.horizon)
     if not waves and options.num_decays == 0:  # the decoder needs at least one block

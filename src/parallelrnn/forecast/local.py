@@ -8,7 +8,6 @@ season, which have names and add up.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,11 +19,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from parallelrnn.classical.smoothing import ets_matrices, initial_state
-from parallelrnn.forecast.data import Array
+from parallelrnn.forecast.data import Array, Series
 from parallelrnn.kernels import Weights, recurrence
 
-PARTS = ("level", "trend", "season")
-DAMPINGS = (0.9, 1.0)  # of slopes
+PARTS = ("level", "damped trend", "trend", "season")
+DAMPINGS = (0.9, 1.0)  # of the slopes of the two kinds of trends
 _ALPHAS, _BETAS, _GAMMAS = (0.1, 0.3, 0.6, 1.0), (0.05, 0.2), (0.0, 0.1, 0.3)
 _MAX_PERIOD = 12  # steps of a season that is smoothed; the network knows longer ones
 _BEGINNING = 6  # steps that a level and a slope begin with, which no model is judged by
@@ -70,10 +69,10 @@ class Bank:
         table[0, :, 0] = 1.0
         ahead = torch.arange(1, self.horizon + 1, dtype=torch.float64)
         for index, phi in enumerate(DAMPINGS):
-            table[1 + index, :, 1] = torch.cumsum(phi**ahead, 0)
+            table[1 + index, :, 1 + index] = torch.cumsum(phi**ahead, 0)
         if self.period > 1:
             for h in range(self.horizon):
-                table[1 + len(DAMPINGS) + self.period - 1 - h % self.period, h, 2] = 1.0
+                table[1 + len(DAMPINGS) + self.period - 1 - h % self.period, h, 3] = 1.0
         return table
 
     def states(self, series: Sequence[Array], steps: Sequence[int]) -> list[Tensor]:
@@ -86,10 +85,7 @@ class Bank:
         for index, values in enumerate(series):
             table[: len(values), index, 0] = torch.from_numpy(values)
         known = [values[:n] for values, n in zip(series, steps, strict=True)]
-        return [
-            self._run(table, known, lengths, season)
-            for season in (False, True)[: 2 if self.period > 1 else 1]
-        ]
+        return [self._run(table, known, lengths, season) for season in (False, True)[: 2 if self.period > 1 else 1]]
 
     def _run(self, table: Tensor, known: Sequence[Array], lengths: Tensor, season: bool) -> Tensor:
         period = self.period if season else 1
@@ -189,7 +185,79 @@ def model_weights(errors: Array, counts: Array, prior: Array | None = None) -> t
     return weights / weights.sum(axis=1, keepdims=True), prior
 
 
-def chunks(lengths: Sequence[int]) -> Iterator[list[int]]:
+@dataclass(frozen=True)
+class LocalModels:
+    """The local models of a panel, as far as forecasts need them."""
+
+    bank: Bank
+    prior: Array  # (2 * models,), what the panel makes of models of values, and of logarithms
+    weights: Tensor  # (N, C, models)
+    states: Tensor  # (N, C, size), collapsed, at the ends of the fitted series
+    logs: bool | None  # whether logarithms were asked for; None if errors decided
+
+
+def weigh(
+    bank: Bank,
+    series: Sequence[Series],
+    steps: Sequence[int],
+    logs: bool | NDArray[np.bool_] | None,
+    prior: Array | None = None,
+) -> tuple[Array, Tensor, Array]:
+    """Return the floors (N, C) of series that are better read as logarithms, weights (N, C, models) and the prior.
+
+    All by errors within the first `steps` of each series. `logs` says whether logarithms are taken, of all or of each
+    channel (N, C); None leaves it to the errors. Only series that are positive have any.
+    """
+    channels = [(values, n) for single, n in zip(series, steps, strict=True) for values in single.values.T]
+    known = [values[:n] for values, n in channels]
+    positive = np.array([bool((values > 0).all()) for values in known])
+    wanted = np.full(len(known), bool(logs)) if logs is None or isinstance(logs, bool) else logs.ravel()
+    count = len(bank.models)
+    errors, counts = np.full((len(known), 2 * count), np.inf), np.zeros(len(known))
+    for is_log in (False, True):
+        is_allowed = np.full(len(known), True) if logs is None else (wanted & positive) == is_log
+        usable = np.flatnonzero(is_allowed & (positive | (not is_log)))
+        for chunk in _chunks([len(known[index]) for index in usable]):
+            rows = usable[chunk]
+            scaled, inverse = zip(*(_scaled(known[row], is_log, bank.period) for row in rows), strict=True)
+            means, counted = bank.errors(scaled, [len(values) for values in scaled], inverse)
+            errors[rows, count * is_log : count * (is_log + 1)] = means
+            counts[rows] = counted
+    weights, prior = model_weights(errors, counts, prior)
+    halves = weights.reshape(-1, 2, count)
+    logged = (halves[:, 1].sum(1) > halves[:, 0].sum(1)) & positive
+    own = halves[np.arange(len(halves)), logged.astype(int)]
+    own = own / np.maximum(own.sum(1, keepdims=True), 1e-300)
+    floors = np.where(logged, [float(values[:n].min()) / 2 for values, n in channels], 0.0)
+    shape = len(series), series[0].values.shape[1]
+    return floors.reshape(shape), torch.from_numpy(own).view(*shape, -1), prior
+
+
+def run_local(bank: Bank, series: Sequence[Array], steps: Sequence[int], weights: Tensor) -> list[Tensor]:
+    """Return the collapsed states (T, C, size) after each step of series (T, C) at the scale of the network."""
+    channels = [(values, n) for table, n in zip(series, steps, strict=True) for values in table.T]
+    found: list[Tensor] = [torch.zeros(0)] * len(channels)
+    flat = weights.flatten(0, 1)
+    for chunk in _chunks([len(values) for values, _ in channels]):
+        states = bank.states([channels[index][0] for index in chunk], [channels[index][1] for index in chunk])
+        collapsed = bank.collapse(states, flat[chunk]).float()
+        for place, index in enumerate(chunk):
+            found[index] = collapsed[: len(channels[index][0]), place]
+    width = weights.shape[1]
+    return [torch.stack(found[first : first + width], 1) for first in range(0, len(found), width)]
+
+
+def _scaled(values: Array, is_log: bool, period: int) -> tuple[Array, Inverse]:
+    """Return values or logarithms at unit scale, and the way back to values relative to their usual changes."""
+    lag = period if len(values) > period + 1 else 1
+    unit = float(abs(values[lag:] - values[:-lag]).mean()) if len(values) > lag else 0.0
+    read = np.log(values) if is_log else values
+    mean, scale = float(read.mean()), float(read.std())
+    scale = scale if scale > 1e-12 * max(1.0, float(abs(read).max())) else 1.0
+    return (read - mean) / scale, Inverse(mean, scale, is_log, unit if unit > 0 else 1.0)
+
+
+def _chunks(lengths: Sequence[int]) -> Iterator[list[int]]:
     """Yield the indices of series that run together, those of similar lengths."""
     order = sorted(range(len(lengths)), key=lambda index: lengths[index])
     while order:
@@ -209,18 +277,10 @@ def _starts(values: Array, period: int) -> NDArray[np.float64]:
     if len(values) < 3:
         level = [float(values[0]) if len(values) else 0.0, 0.0, *[0.0] * (period if period > 1 else 0)]
         return np.array([level] * 3)
-    if len(values) < 2 * period + 1:
-        period_known = 1
-    else:
-        period_known = period
-    flat, sloped = (initial_state(values, period_known, has_trend) for has_trend in (False, True))
+    known_period = period if len(values) > 2 * period else 1
+    flat, sloped = (initial_state(values, known_period, has_trend) for has_trend in (False, True))
     half = flat.copy()
     half[1] = float(np.polyfit(np.arange(len(values)), values, 1)[0]) / 2
     states = np.stack([flat, sloped, half])
     missing = (period if period > 1 else 0) - (states.shape[1] - 2)
     return np.pad(states, ((0, 0), (0, missing)))
-
-
-def line_slope(values: Array) -> float:
-    """Return the slope of a line through values."""
-    return math.nan if len(values) < 2 else float(np.polyfit(np.arange(len(values)), values, 1)[0])

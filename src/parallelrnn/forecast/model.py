@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
+from parallelrnn.forecast.local import Bank
 from parallelrnn.forecast.windows import Batch, observed_mean
 from parallelrnn.nn import WaveDecoder
 from parallelrnn.nn.encoder import in_segments, make_encoder
@@ -40,6 +42,8 @@ class NetworkConfig:
     future: int = 0  # covariates known ahead
     static: int = 0  # static covariates
     quantiles: int = 1  # forecasts of each value, of which one is the median
+    share: float = 1.0  # of the network in forecasts; the rest is that of local models
+    season: int = 1  # the period of local models
 
     @property
     def inputs(self) -> int:
@@ -60,17 +64,18 @@ class EncodedWindows:
     level: Tensor  # (B, 1, C)
     scale: Tensor  # (B, 1, C)
     exog_effect: Tensor  # (B, H, C), of covariates known ahead
+    local: Tensor  # (B, H, C, parts), of local models: see `local.PARTS`; or (B, H, C, 0)
 
     @classmethod
     def cat(cls, parts: Sequence[EncodedWindows]) -> EncodedWindows:
         """Join several batches."""
-        names = ("state", "level", "scale", "exog_effect")
+        names = ("state", "level", "scale", "exog_effect", "local")
         return cls(*(torch.cat([getattr(part, name) for part in parts]) for name in names))
 
     def forecast(self, decoded: Tensor) -> Tensor:
         """Return forecasts (B, H, C, Q) from the decoder's output (B, H, C * Q)."""
         shaped: Tensor = decoded.unflatten(-1, (self.level.shape[-1], -1))
-        return shaped * self.scale[..., None] + (self.level + self.exog_effect)[..., None]
+        return shaped * self.scale[..., None] + (self.level + self.exog_effect + self.local.sum(-1))[..., None]
 
 
 class LinearDecoder(nn.Module):
@@ -117,6 +122,11 @@ class Network(nn.Module):
         else:
             self.decoder = LinearDecoder(features, config.outputs, config.horizon)
 
+    @cached_property
+    def readout(self) -> Tensor:
+        """The map from states of local models to the parts of their forecasts."""
+        return Bank(self.config.season, self.config.horizon).readout
+
     def forward(self, batch: Batch) -> Tensor:
         """Return forecasts (B, H, channels, quantiles)."""
         return self.decode(self.encode(batch))
@@ -132,7 +142,22 @@ class Network(nn.Module):
             before, effect = self.effect(batch.future_exog).split([self.config.lookback, self.config.horizon], 1)
             past = past - before
         level, scale = self._normalization(past, batch.valid)
-        return EncodedWindows(self._state(batch, (past - level) / scale), level, scale, effect)
+        share = self.config.share
+        if share == 0:  # what the encoder would say does not count
+            state = past.new_zeros(len(past), self.config.hidden_size + self.config.static)
+        else:
+            state = self._state(batch, (past - level) / scale)
+        return EncodedWindows(state, share * level, share * scale, share * effect, self._local(batch))
+
+    def _local(self, batch: Batch) -> Tensor:
+        """Return the parts of local models (B, H, C, parts), less the calendar cycles that are added to all forecasts."""
+        share = 1 - self.config.share
+        if share == 0:
+            return batch.target.new_zeros(*batch.target.shape, 0)
+        if batch.local is None or batch.cycles is None:
+            raise ValueError("the windows of a forecaster with local models need their states")
+        parts = torch.einsum("bcs,shp->bhcp", batch.local, self.readout.to(batch.local))
+        return share * torch.cat([parts, -batch.cycles[..., None]], -1)
 
     def _state(self, batch: Batch, window: Tensor) -> Tensor:
         """Return the features (B, hidden_size + static) at the end of windows (B, L, C)."""

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from parallelrnn.forecast.data import Array, Series
-from parallelrnn.forecast.windows import Cycle
+from parallelrnn.forecast.windows import Cycle, SeriesScaler, to_logs
 from parallelrnn.interpret.display import Step
 
 HARMONICS = 8
@@ -64,6 +65,14 @@ def fit_cycles(series: Series, steps: int, periods: Sequence[float], named: bool
             cosines[period][rows, channel], sines[period][rows, channel] = cosine, sine
     cycles = [Cycle(period, cosines[period], sines[period]) for period in periods]
     return tuple(cycle for cycle in cycles if cycle.cosines.any() or cycle.sines.any())
+
+
+def fit_scaler(
+    series: Series, steps: int, periods: Sequence[float], named: bool = False, floor: Array | None = None
+) -> SeriesScaler:
+    """Fit level, scale and cycles to the first `steps` steps of a series, or to its logarithms where it has a floor."""
+    read = series if floor is None else replace(series, values=to_logs(series.values, floor))
+    return SeriesScaler.fit(series, steps, fit_cycles(read, steps, periods, named), floor)
 
 
 def harmonics(period: float, shorter: Sequence[float], steps: int) -> list[int]:

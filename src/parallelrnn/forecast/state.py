@@ -19,8 +19,9 @@ from parallelrnn.forecast.conformal import Calibration, are_enough, calibration_
 from parallelrnn.forecast.data import Array, Columns, Series
 from parallelrnn.forecast.decomposition import Components, Explanation, decompose, memory_features
 from parallelrnn.forecast.frequency import Grid
+from parallelrnn.forecast.local import LocalModels, run_local, weigh
 from parallelrnn.forecast.model import EncodedWindows, Network
-from parallelrnn.forecast.seasonality import fit_cycles
+from parallelrnn.forecast.seasonality import fit_scaler
 from parallelrnn.forecast.windows import CovariateScaler, SeriesScaler, WindowDataset
 from parallelrnn.interpret.findings import Findings
 from parallelrnn.nn import WaveDecoder
@@ -49,6 +50,7 @@ class ForecasterState:
     quantiles: tuple[float, ...] | None
     history: tuple[dict[str, float], ...]  # of the training
     findings: Findings | None = None  # what the series show, once it was looked for
+    local: LocalModels | None = None
 
     @property
     def horizon(self) -> int:
@@ -72,14 +74,50 @@ class ForecasterState:
 
     def dataset(self, series: Sequence[Series], future_exog: Sequence[Array] | None = None) -> WindowDataset:
         """Return series as the network sees them; `future_exog` (H, F) follows the last step of each."""
-        scalers = [
-            self.scalers[self._index[single.name]]
-            if single.name in self._index
-            else SeriesScaler.fit(single, len(single), fit_cycles(single, len(single), self.periods, self.named_cycles))
-            for single in series
+        config, rows = self.network.config, [self._index.get(single.name, -1) for single in series]
+        new = [single for single, row in zip(series, rows, strict=True) if row < 0]
+        floors, weights = self._weigh_new(new)
+        fresh = iter(
+            [
+                fit_scaler(own, len(own), self.periods, self.named_cycles, floor)
+                for own, floor in zip(new, floors, strict=True)
+            ]
+        )
+        scalers = [self.scalers[row] if row >= 0 else next(fresh) for row in rows]
+        local = None if self.local is None else self._local_states(self.local, series, scalers, rows, weights)
+        return WindowDataset(series, scalers, self.covariates, config.lookback, config.horizon, future_exog, local)
+
+    def _weigh_new(self, series: Sequence[Series]) -> tuple[Sequence[Array | None], Tensor | None]:
+        """Return the floors of new series, and the weights of their local models (N, C, models)."""
+        if self.local is None or not series:
+            return [None] * len(series), None
+        lengths = [len(single) for single in series]
+        floors, weights, _ = weigh(self.local.bank, series, lengths, self.local.logs, self.local.prior)
+        return list(floors), weights
+
+    def _local_states(
+        self,
+        local: LocalModels,
+        series: Sequence[Series],
+        scalers: Sequence[SeriesScaler],
+        rows: Sequence[int],
+        new: Tensor | None,
+    ) -> list[Tensor]:
+        """Return the states of local models after each step; of the fitted series, only the last ones are known."""
+        if series is self.recent:
+            before = [
+                state.new_zeros(len(own) - 1, *state.shape) for own, state in zip(series, local.states, strict=True)
+            ]
+            return [torch.cat([zeros, state[None]]) for zeros, state in zip(before, local.states, strict=True)]
+        fresh = iter(() if new is None else new)
+        weights = torch.stack([local.weights[row] if row >= 0 else next(fresh) for row in rows])
+        # What models begin with may depend on what was known when they were fitted, not on what came later.
+        ends = [
+            self.recent[row].end - own.position if row >= 0 else len(own) for row, own in zip(rows, series, strict=True)
         ]
-        config = self.network.config
-        return WindowDataset(series, scalers, self.covariates, config.lookback, config.horizon, future_exog)
+        steps = [n if 0 < n < len(own) else len(own) for n, own in zip(ends, series, strict=True)]
+        tables = [scaler.with_cycles(own) for scaler, own in zip(scalers, series, strict=True)]
+        return run_local(local.bank, tables, steps, weights)
 
     def recalibrate(self, dataset: WindowDataset) -> Calibration:
         """Calibrate on forecasts of these series that training did not see; where there are few, as after training."""
@@ -144,7 +182,12 @@ class ForecasterState:
         for row, scaler in enumerate(own):
             offset = scaler.cycles_at(origins[row, 1] + steps) + scaler.mean
             values[row] = values[row] * scaler.scale[:, None] + offset[..., None]
-        columns = {"yhat": values[..., self.median_index]}
+        middle = values[..., self.median_index]
+
+        def inverted(table: Array) -> Array:  # (N, H, C)
+            return np.stack([scaler.invert(each) for scaler, each in zip(own, table, strict=True)])
+
+        columns = {"yhat": inverted(middle)}
         round_outward = np.stack([scaler.integer_valued for scaler in own])[:, None] > 0
         is_positive = [
             scaler.non_negative * (dataset.series[index].values >= 0).all(axis=0)
@@ -155,9 +198,9 @@ class ForecasterState:
             if self.quantiles is None:
                 quantile = (calibration or self.calibration).conformal_quantile(level).double().numpy()
                 width = np.stack([quantile[i] * s.scale for i, s in zip(origins[:, 0], own, strict=True)])
-                low, high = columns["yhat"] - width, columns["yhat"] + width
+                low, high = inverted(middle - width), inverted(middle + width)
             else:
-                low, high = (values[..., _quantile_index(self.quantiles, level, sign)] for sign in (-1, 1))
+                low, high = (inverted(values[..., _quantile_index(self.quantiles, level, sign)]) for sign in (-1, 1))
             columns[f"yhat-lo-{level:g}"] = np.maximum(np.where(round_outward, np.floor(low), low), floor)
             columns[f"yhat-hi-{level:g}"] = np.maximum(np.where(round_outward, np.ceil(high), high), floor)
         return columns, encoded[0] if len(encoded) == 1 else EncodedWindows.cat(encoded)

@@ -1,10 +1,10 @@
-"""What a network sees of series: values without their calendar cycles, at one scale, cut into windows."""
+"""What a network sees of series: values or logarithms without their calendar cycles, at one scale, cut into windows."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from parallelrnn.forecast.data import Array, Series
 
 _TIED = 3  # a column of integers counts as such if one value in so many is the same
+_MAX_LOG = 700.0  # of a value that is still a number
 _MAX_BATCH = 2048  # windows that go through a network at once where nothing is learned
 
 
@@ -39,19 +40,29 @@ class SeriesScaler:
 
     mean: Array  # (C,)
     scale: Array  # (C,), above zero
-    cycles: tuple[Cycle, ...]  # in the units of the series
+    cycles: tuple[Cycle, ...]  # in the units of the series, or of its logarithm
     integer_valued: Array  # (C,), 1 for counts, whose intervals are rounded outward to integers, else 0
     non_negative: Array  # (C,), 1 for series that come near zero and never fall below it, nor do their intervals
+    # (C,), above zero for channels that are read as logarithms, of values that are no smaller
+    floor: Array = field(default_factory=lambda: np.zeros(1))
 
     @classmethod
-    def fit(cls, series: Series, steps: int, cycles: tuple[Cycle, ...] = ()) -> SeriesScaler:
+    def fit(
+        cls, series: Series, steps: int, cycles: tuple[Cycle, ...] = (), floor: Array | None = None
+    ) -> SeriesScaler:
         """Fit level and scale to the first `steps` steps of a series, or to all if it is constant in these."""
         values = np.where(series.observed[:steps], series.values[:steps], np.nan)
         if (np.nanmin(values, axis=0) == np.nanmax(values, axis=0)).any():
             values = np.where(series.observed, series.values, np.nan)
-        mean, scale = _mean_and_scale(values)
+        floor = np.zeros(values.shape[1]) if floor is None else floor
+        mean, scale = _mean_and_scale(to_logs(values, floor))
         whole = np.where(series.observed, series.values, np.nan)
-        return cls(mean, scale, cycles, _integer_valued(values), _non_negative(whole, scale))
+        deviation = np.nanstd(values, axis=0)
+        return cls(mean, scale, cycles, _integer_valued(values), _non_negative(whole, deviation), floor)
+
+    def invert(self, values: Array) -> Array:
+        """Return values (..., C) in the units of the series, of values or logarithms."""
+        return np.where(self.floor > 0, np.exp(np.minimum(values, _MAX_LOG)), values)
 
     def cycles_at(self, positions: NDArray[np.int64]) -> Array:
         """Return the sum of all cycles, (n, C)."""
@@ -62,8 +73,15 @@ class SeriesScaler:
 
     def transform(self, series: Series) -> Array:
         """Return the values of a series without cycles, with a variance of about one."""
-        positions = series.position + np.arange(len(series.values))
-        return (series.values - self.cycles_at(positions) - self.mean) / self.scale
+        return self.with_cycles(series) - self.cycles_of(series.position, len(series))
+
+    def with_cycles(self, series: Series) -> Array:
+        """Return the values of a series at the scale of the network, its cycles included."""
+        return (to_logs(series.values, self.floor) - self.mean) / self.scale
+
+    def cycles_of(self, position: int, steps: int) -> Array:
+        """Return the sum of all cycles at the scale of the network, (steps, C)."""
+        return self.cycles_at(position + np.arange(steps)) / self.scale
 
 
 @dataclass(frozen=True)
@@ -89,6 +107,12 @@ class CovariateScaler:
         return scaled
 
 
+def to_logs(values: Array, floor: Array) -> Array:
+    """Return values (T, C), as logarithms where there is a floor."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(floor > 0, np.log(np.maximum(values, floor)), values)
+
+
 class Batch(NamedTuple):
     """Windows: L steps of the past, H of the future."""
 
@@ -99,6 +123,8 @@ class Batch(NamedTuple):
     past_exog: Tensor  # (B, L, P)
     future_exog: Tensor  # (B, L + H, F), covariates known ahead
     static: Tensor  # (B, S)
+    local: Tensor | None = None  # (B, C, size), the states of local models at the end of the past
+    cycles: Tensor | None = None  # (B, H, C), the calendar cycles of the future, which local models do without
 
 
 class WindowDataset:
@@ -116,6 +142,7 @@ class WindowDataset:
         lookback: int,
         horizon: int,
         future_exog: Sequence[Array] | None = None,  # (H, F) each, after the last step
+        local: Sequence[Tensor] | None = None,  # (T, C, size) each, the states of local models after each step
     ) -> None:
         self.series, self.scalers = tuple(series), tuple(scalers)
         self.lookback, self.horizon, self.channels = lookback, horizon, series[0].values.shape[1]
@@ -142,6 +169,14 @@ class WindowDataset:
             future = single.future if future_exog is None else np.concatenate([single.future, future_exog[index]])
             scaled = torch.from_numpy(covariates.transform("future", future)).float()
             self._future_exog[first : first + len(future)] = scaled
+        self._local: Tensor | None = None
+        if local is not None:
+            self._local = torch.zeros(total, *local[0].shape[1:])
+            self._cycles = torch.zeros(total, self.channels)
+            for index, (single, scaler, states) in enumerate(zip(series, scalers, local, strict=True)):
+                first, steps = int(self._starts[index]) + lookback, len(single) + horizon
+                self._local[first : first + len(states)] = states
+                self._cycles[first : first + steps] = torch.from_numpy(scaler.cycles_of(single.position, steps))
 
     @property
     def last(self) -> Tensor:
@@ -183,6 +218,10 @@ class WindowDataset:
         past, target = self._cut(self._values, start).split([self.lookback, self.horizon], 1)
         observed = self._cut(self._observed, start)[:, self.lookback - 1 :]
         is_full = bool((origin >= self.lookback).all())
+        local, cycles = None, None
+        if self._local is not None:
+            local = self._local[start + self.lookback - 1]
+            cycles = self._cut(self._cycles, start)[:, self.lookback :]
         return Batch(
             past=past,
             valid=None if is_full else self._cut(self._begun, start)[:, : self.lookback, 0],
@@ -192,6 +231,8 @@ class WindowDataset:
             past_exog=self._cut(self._past_exog, start)[:, : self.lookback],
             future_exog=self._cut(self._future_exog, start),
             static=self._static[series],
+            local=local,
+            cycles=cycles,
         )
 
     def _cut(self, table: Tensor, start: Tensor) -> Tensor:
