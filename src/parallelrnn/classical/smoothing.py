@@ -8,7 +8,8 @@ With e(t) = y(t) - forecast, the state of level l, slope b and the last m season
 
 (Hyndman et al., "Forecasting with exponential smoothing", 2008; multiplicative models are additive in logarithms). So
 its closed loop is made of blocks with names: the level is R-1 at one, the slope R-1 at phi (with the level R-2 at one
-if phi is one), the season C-1 at the lines of its period. As an RNN it reads the data, x(t) = (F - g w) x(t-1) + g y(t).
+if phi is one), the season C-1 at the lines of its period. As an RNN that reads the data it is
+x(t) = (F - g w) x(t-1) + g y(t).
 """
 
 from __future__ import annotations
@@ -59,8 +60,12 @@ class EtsCoefficients(NamedTuple):
         return self.phi > 0
 
 
-def ets_matrices(alpha: Tensor, beta: Tensor, gamma: Tensor, phi: Tensor, period: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return transitions F (n, D, D), gains g (n, D) and readouts w (n, D) of n models with level, slope and season."""
+def ets_matrices(coefficients: Tensor, period: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return transitions F (n, D, D), gains g (n, D) and readouts w (n, D) of n models with level, slope and season.
+
+    The coefficients (n, 4) are alpha, beta, gamma and phi.
+    """
+    alpha, beta, gamma, phi = coefficients.unbind(1)
     n, size = len(alpha), 2 + (period if period > 1 else 0)
     transition = alpha.new_zeros(n, size, size)
     transition[:, 0, 0] = 1.0
@@ -90,8 +95,8 @@ def from_ets(coefficients: EtsCoefficients) -> ParaRNN:
     period = check_integer("period", coefficients.period, 1)
     if not 0 < coefficients.alpha <= 2 or not 0 <= coefficients.phi <= 1:
         raise ArgumentError(argument="coefficients", expected="0 < alpha <= 2 and 0 <= phi <= 1", got=coefficients)
-    values = [torch.tensor([float(value)], dtype=torch.float64) for value in coefficients[:4]]
-    parts = [part[0].numpy() for part in ets_matrices(*values, period)]
+    values = torch.tensor([coefficients[:4]], dtype=torch.float64)
+    parts = [part[0].numpy() for part in ets_matrices(values, period)]
     if not coefficients.has_trend:  # leave the slope out
         kept = np.array([index for index in range(len(parts[1])) if index != 1])
         parts = [parts[0][np.ix_(kept, kept)], parts[1][kept], parts[2][kept]]
@@ -141,10 +146,7 @@ def _period_of(loop: Array) -> int:
 class EtsFit:
     """Exponential smoothing fitted to n series, each with coefficients of its own."""
 
-    alpha: Array  # (n,)
-    beta: Array  # (n,)
-    gamma: Array  # (n,)
-    phi: Array  # (n,)
+    coefficients: Array  # (n, 4): alpha, beta, gamma and phi
     period: int
     initial: Array  # (n, D), the states before the first values: level, slope, and the season, the newest first
     final: Array  # (n, D), the states after the last values
@@ -152,18 +154,18 @@ class EtsFit:
     counts: NDArray[np.int64]  # (n,), the lengths of the series
 
     def __len__(self) -> int:
-        return len(self.alpha)
+        return len(self.coefficients)
 
-    def coefficients(self, series: int) -> EtsCoefficients:
-        """Return those of one series."""
-        return EtsCoefficients(
-            *(float(getattr(self, name)[series]) for name in EtsCoefficients._fields[:4]), self.period
-        )
+    def __getitem__(self, series: int) -> EtsCoefficients:
+        """Return the coefficients of one series."""
+        alpha, beta, gamma, phi = self.coefficients[series].tolist()
+        return EtsCoefficients(alpha, beta, gamma, phi, self.period)
 
     @cached_property
     def aicc(self) -> Array:
         """Akaike's information criterion for short series, (n,), by which fits of the same series compare."""
-        has_trend, is_damped = self.phi.max() > 0, 0 < self.phi.max() < 1
+        damping = float(self.coefficients[:, 3].max())
+        has_trend, is_damped = damping > 0, 0 < damping < 1
         season = self.period if self.period > 1 else 0
         count = 3 + 2 * has_trend + is_damped + (season > 0) + season
         spare = np.maximum(self.counts - count - 1, 1e-9)
@@ -172,8 +174,7 @@ class EtsFit:
 
     def forecast(self, steps: int) -> Array:
         """Return forecasts (n, steps)."""
-        values = [torch.from_numpy(getattr(self, name)) for name in EtsCoefficients._fields[:4]]
-        transition, _, readout = ets_matrices(*values, self.period)
+        transition, _, readout = ets_matrices(torch.from_numpy(self.coefficients), self.period)
         state, outputs = torch.from_numpy(self.final), []
         for _ in range(check_integer("steps", steps, 1)):
             outputs.append((readout * state).sum(1))
@@ -255,9 +256,8 @@ class ETS:
         rescaled = [state * size[:, None] for state in (best_initial, final)]
         for state in rescaled:
             state[:, 0] += first
-        names = EtsCoefficients._fields[:4]
         return {
-            **{name: value.numpy() for name, value in zip(names, coefficients, strict=True)},
+            "coefficients": coefficients.numpy(),
             "initial": rescaled[0].numpy(),
             "final": rescaled[1].numpy(),
             "variance": least.exp().numpy() * scale**2,
@@ -269,14 +269,14 @@ class ETS:
         losses = torch.stack([chunk.losses(self._coefficients(start), initial) for start in starts])
         return torch.stack(starts)[losses.argmin(0), torch.arange(len(initial))].clone()
 
-    def _coefficients(self, free: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return alpha, beta, gamma and phi (n,) within their limits."""
+    def _coefficients(self, free: Tensor) -> Tensor:
+        """Return alpha, beta, gamma and phi (n, 4) within their limits."""
         level, slope, season, damping = torch.sigmoid(free).unbind(1)
         none = torch.zeros_like(level)
         beta = none if self.trend is None else level * slope
         gamma = (1 - level) * season if self.period > 1 else none
         phi = {None: none, "add": none + 1, "damped": _DAMPING[0] + (_DAMPING[1] - _DAMPING[0]) * damping}[self.trend]
-        return level, beta, gamma, phi
+        return torch.stack([level, beta, gamma, phi], 1)
 
 
 class _Chunk:
@@ -290,9 +290,9 @@ class _Chunk:
             self.values[: len(single), index] = torch.from_numpy(single)
         self.real = torch.arange(len(self.values))[:, None] < self.lengths
 
-    def states(self, coefficients: Sequence[Tensor], initial: Tensor) -> tuple[Tensor, Tensor]:
+    def states(self, coefficients: Tensor, initial: Tensor) -> tuple[Tensor, Tensor]:
         """Return the states (T + 1, n, D) before the first values and after each, and the readouts (n, D)."""
-        transition, gain, readout = ets_matrices(*coefficients, self.period)  # type: ignore[misc]
+        transition, gain, readout = ets_matrices(coefficients, self.period)
         weights = Weights(
             input=torch.block_diag(*gain[:, :, None]),
             recurrent=(transition - gain[:, :, None] * readout[:, None])[None],
@@ -300,7 +300,7 @@ class _Chunk:
         output, _ = recurrence("RNN_LINEAR", self.values[:, None], weights, (initial.reshape(1, -1),))
         return torch.cat([initial[None], output.view(len(output), *initial.shape)]), readout
 
-    def losses(self, coefficients: Sequence[Tensor], initial: Tensor) -> Tensor:
+    def losses(self, coefficients: Tensor, initial: Tensor) -> Tensor:
         """Return the logarithm of the mean squared error of forecasts one step ahead, (n,)."""
         states, readout = self.states(coefficients, initial)
         errors = torch.where(self.real, self.values - (states[:-1] * readout).sum(-1), 0.0)

@@ -77,11 +77,13 @@ _CHOICES = {
 
 @dataclass(eq=False)
 class Forecaster:
-    """Forecasts one series or many with a recurrent network whose forecasts are sums of cycles.
+    """Forecasts one series or many by recurrent blocks whose forecasts are sums of levels, trends, seasons and cycles.
 
-    A series is the sum of its calendar cycles, which are fixed, and the rest. Recurrent blocks remember the last
-    `lookback` steps of the rest; from their state, a wave decoder continues it as a sum of damped waves and decays. One
-    network serves all series.
+    Local models smooth each series by itself: level, trend and season are linear blocks with fixed coefficients, which
+    are weighed by how well they forecast the series, and the panel. A network that serves all series adds what it
+    learns from many of them, or from long ones: calendar cycles, which are fixed, and the rest, of which recurrent
+    blocks remember the last `lookback` steps, and which a wave decoder continues as a sum of damped waves and decays.
+    Validation decides how much of a forecast comes from which.
 
     Parameters
     ----------
@@ -120,6 +122,12 @@ class Forecaster:
     quantiles
         Train on these quantiles and the median, and take intervals from them. None: one forecast, with conformal
         intervals.
+    models
+        "auto": local models, and a network where there are long series or many windows to learn from; "local",
+        "network" or "both". With quantiles or future covariates, the network forecasts alone.
+    transform
+        "log": positive series are read as logarithms, so that trends and seasons are percentages and forecasts stay
+        positive; None: as they are. "auto": what forecasts each series better. Only with local models.
     missing
         "interpolate": gaps are filled by linear interpolation, with a warning, and do not count in training or
         validation; or "error".

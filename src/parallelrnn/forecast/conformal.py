@@ -19,6 +19,9 @@ from parallelrnn.forecast.windows import WindowDataset
 
 LEVELS = 200  # levels at which the absolute residuals of a series are stored
 MIN_RESIDUALS = 50  # at every step ahead, for a series to be calibrated by itself
+_BEGINNING = 6  # steps of a series, before which its errors are not typical
+_MAX_TYPICAL = 64  # windows of a series that tell how large its errors are, and series that are looked at together
+_LEAST_SIZE = 0.05  # of the errors of a series, relative to the median of the panel
 _RECENT_WINDOWS = 1000  # of each series, that intervals are calibrated on
 # Forecasts h steps ahead that start one step apart share most of their future, so n of their residuals count as fewer
 # independent ones, here as 5 n / h. The 5 is no theory: of 4, 5, 6, 8, 16 and no correction it came closest to nominal
@@ -104,15 +107,37 @@ class Calibration:
 def calibrate(network: nn.Module, dataset: WindowDataset, median_index: int, first: Sequence[int]) -> Calibration:
     """Calibrate on the recent residuals of each series, which best tell how far off the next forecast will be.
 
-    Series with few of them share those of all, at the scale of each; the last row of the table holds these, for new
-    series.
+    Series with few of them share those of all, relative to the size of each one's errors in training; the last row of
+    the table holds these, for new series.
     """
     residuals = calibration_residuals(network, dataset, median_index, first)
-    pooled = torch.cat(residuals)
+    sizes = _typical_errors(network, dataset, median_index, first)
+    pooled = torch.cat([own / size for own, size in zip(residuals, sizes, strict=True)])
     pooled = pooled[:: max(1, len(pooled) // recent_windows(dataset.horizon))]
     alone = [are_enough(own) for own in residuals]
-    each = [own if is_enough else pooled for own, is_enough in zip(residuals, alone, strict=True)]
-    return Calibration.of([*each, pooled], [*alone, False])
+    each = [own if is_enough else pooled * size for own, size, is_enough in zip(residuals, sizes, alone, strict=True)]
+    return Calibration.of([*each, pooled * sizes.median(0).values], [*alone, False])
+
+
+def _typical_errors(
+    network: nn.Module, dataset: WindowDataset, median_index: int, first: Sequence[int]
+) -> Tensor:  # (series, C)
+    """Return the mean size of the residuals of each series in training, of the panel where there are none."""
+    windows = []
+    for index, end in enumerate(first):
+        last = end - dataset.horizon + 1 if end > dataset.horizon + 1 else end
+        begin = min(max(_BEGINNING, last // 3), max(0, last - 1))
+        own = dataset.windows_of(index, begin, last)
+        windows.append(own[:: max(1, len(own) // _MAX_TYPICAL)])
+    sizes = torch.full((len(windows), dataset.channels), math.nan)
+    for start in range(0, len(windows), _MAX_TYPICAL):
+        part = windows[start : start + _MAX_TYPICAL]
+        missed = window_residuals(network, dataset, torch.cat(part), median_index).abs()
+        for index, own in enumerate(missed.split([len(each) for each in part])):
+            sizes[start + index] = own.flatten(0, 1).nanmean(0)
+    middle = sizes.nanmedian(0).values.nan_to_num(1.0)
+    sizes = torch.where(sizes.isnan(), middle, sizes)
+    return torch.maximum(sizes, _LEAST_SIZE * middle).clamp(min=1e-6)
 
 
 def calibration_residuals(

@@ -1,4 +1,7 @@
-"""Forecasts as sums of components: a level, calendar cycles, waves and decays, and the effect of covariates."""
+"""Forecasts as sums of components: a level, trends, seasons, calendar cycles, waves, decays, and effects of covariates.
+
+Where a series is read as logarithms, its components are factors, and forecasts are their product.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +19,13 @@ from numpy.typing import NDArray
 
 from parallelrnn.errors import InputError
 from parallelrnn.forecast.data import Array
+from parallelrnn.forecast.local import DAMPINGS, LocalModels
 from parallelrnn.forecast.model import EncodedWindows, Network
 from parallelrnn.forecast.windows import SeriesScaler
 from parallelrnn.interpret.display import Step, Summary, format_share
 from parallelrnn.interpret.features import Features, recurrence_features
 from parallelrnn.interpret.findings import Findings
-from parallelrnn.interpret.modes import CALENDAR, RECENT, ForecastModes, Mode, eigenvalues_of, shares_of_parts
+from parallelrnn.interpret.modes import CALENDAR, LOCAL, RECENT, ForecastModes, Mode, eigenvalues_of, shares_of_parts
 from parallelrnn.nn import WaveDecoder
 from parallelrnn.nn.encoder import TransformerEncoder
 
@@ -66,14 +70,24 @@ class Components:
     modes: tuple[Mode, ...]  # without shares, one for each of the first components
     others: tuple[str, ...]  # the names of the rest
     values: Array  # (modes and others, B, H, C)
+    logs: NDArray[np.bool_]  # (B, 1, C), where components are logarithms
 
     def columns(self, time: Step) -> dict[str, Array]:
-        """Return all components by unique names, (B, H, C) each."""
-        columns, seen = {"level": self.level}, Counter[str]()
+        """Return all components by unique names, (B, H, C) each: terms, or factors where they are logarithms."""
+        columns, seen = {"level": self._as_factors(self.level)}, Counter[str]()
         for name, values in zip([*(_name(mode, time) for mode in self.modes), *self.others], self.values, strict=True):
             seen[name] += 1
-            columns[name if seen[name] == 1 else f"{name} ({seen[name]})"] = values
+            columns[name if seen[name] == 1 else f"{name} ({seen[name]})"] = self._as_factors(values)
         return columns
+
+    def _as_factors(self, values: Array) -> Array:
+        return np.where(self.logs, np.exp(values), values)
+
+    def terms(self) -> tuple[Array, Array]:
+        """Return the level and what each component adds to those before it, which sum to the forecast in its units."""
+        sums = np.cumsum([self.level, *self.values], axis=0)
+        reached = np.where(self.logs, np.exp(sums), sums)
+        return reached[0], np.diff(reached, axis=0)
 
     def table(self, time: Step, where: str, current: Components | None = None) -> ForecastModes:
         """Return the modes with their shares in these forecasts, and their values in the current ones, if known."""
@@ -87,9 +101,10 @@ class Components:
         parts: Sequence[Array | None] = [None] * count
         level = None
         if current is not None and not current.others:  # else modes do not sum to the forecast
-            parts, level = [_as_channels(part) for part in current.values], _as_channels(current.level)[0, 0]
+            first, terms = current.terms()
+            parts, level = [_as_channels(part) for part in terms], _as_channels(first)[0, 0]
         modes = [
-            Mode(order=1, eigenvalue=mode.eigenvalue, share=share, part=part, source=mode.source)
+            Mode(order=mode.order, eigenvalue=mode.eigenvalue, share=share, part=part, source=mode.source)
             for mode, share, part in zip(self.modes, shares[:count], parts, strict=True)
         ]
         rows = tuple(sorted(modes, key=lambda mode: -abs(mode.share)))
@@ -121,12 +136,26 @@ def decompose(
     values: list[Array] = []
     for period in sorted({cycle.period for scaler in scalers for cycle in scaler.cycles}):
         modes.append(Mode(order=1, eigenvalue=cmath.exp(2j * cmath.pi / period), source=CALENDAR))
-        cycle = np.stack([_cycle(scaler, period, time) for scaler, time in zip(own, times, strict=True)])
+        cycle = config.share * np.stack([_cycle(scaler, period, time) for scaler, time in zip(own, times, strict=True)])
         values.append(cycle / scale if scaled else cycle)
+    level = encoded.level.double().numpy() * units + mean
+    level = np.broadcast_to(level, (len(own), config.horizon, config.channels))
+    if config.share < 1:
+        local = encoded.local.double().numpy() * units[..., None]  # (B, H, C, parts)
+        level = level + local[..., 0]
+        eigenvalues = (*DAMPINGS, cmath.exp(2j * cmath.pi / config.season))
+        named = zip(eigenvalues, local.transpose(3, 0, 1, 2)[1:-1], strict=True)
+        for eigenvalue, part in named:
+            if part.any():
+                order = 2 if eigenvalue == 1.0 else 1
+                modes.append(Mode(order=order, eigenvalue=complex(eigenvalue), source=LOCAL))
+                values.append(part)
     factor = encoded.scale.double().numpy() * units  # (B, 1, C)
     others: list[str] = []
     shape = (config.channels, config.quantiles)
-    if isinstance(network.decoder, WaveDecoder):
+    if config.share == 0:
+        pass  # the network has no part in forecasts
+    elif isinstance(network.decoder, WaveDecoder):
         blocks = network.decoder.parts(encoded.state, config.horizon)  # (B, H, blocks, C * Q)
         blocks = blocks.unflatten(-1, shape)[..., median_index]
         for index, eigenvalue in enumerate(eigenvalues_of(network.decoder)):
@@ -139,13 +168,18 @@ def decompose(
     if network.effect is not None:
         others.append("covariates")
         values.append(encoded.exog_effect.double().numpy() * units)
-    level = encoded.level.double().numpy() * units + mean
-    level = np.broadcast_to(level, (len(own), config.horizon, config.channels))
-    return Components(level, tuple(modes), tuple(others), np.stack(values))
+    none = np.zeros((0, len(own), config.horizon, config.channels))
+    logs = np.stack([np.broadcast_to(scaler.floor > 0, (config.channels,)) for scaler in own])[:, None]
+    return Components(level, tuple(modes), tuple(others), np.stack(values) if values else none, logs & (not scaled))
 
 
-def memory_features(network: Network, time: Step) -> Features:
-    """Return how a network remembers; `time` is a step of the series, of which the network may read several at once."""
+def memory_features(network: Network, time: Step, local: LocalModels | None = None) -> Features:
+    """Return how a network remembers; `time` is a step of the series, of which the network may read several at once.
+
+    If the network has no part in forecasts, it is the local model with the largest weight that remembers.
+    """
+    if network.config.share == 0 and local is not None:
+        return replace(recurrence_features(local.bank.layer(int(local.weights.sum((0, 1)).argmax()))), time=time)
     steps = network.config.segment
     if isinstance(network.encoder, TransformerEncoder):
         steps *= network.encoder.steps_per_update
@@ -166,6 +200,10 @@ def _as_channels(component: Array) -> Array:
 def _name(mode: Mode, time: Step) -> str:
     if mode.source == CALENDAR:
         return f"calendar {time.format(mode.period)}"
+    if mode.source == LOCAL and mode.kind == "R":
+        return "trend" if mode.order == 2 else "damped trend"
+    if mode.source == LOCAL:
+        return f"season {time.format(mode.period)}"
     if mode.kind == "C":
         return f"wave {time.format(mode.period)}"
     return f"decay {time.format(mode.half_life)}"

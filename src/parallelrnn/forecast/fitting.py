@@ -37,7 +37,7 @@ _VALIDATION_PART = 5  # a fifth of a series validates
 # tolerance from which training does is taken.
 _PRUNING_TOLERANCES = (0.03, 0.005)
 _LOGS = {"auto": None, "log": True, None: False}  # by transform
-_MIN_WINDOWS, _LONG_SERIES = 10_000, 300  # windows, or steps of a series, that a network takes to add anything
+_MANY_STEPS, _LONG_SERIES = 20_000, 300  # of all series, or of one, that a network takes to add anything
 _SHARES = tuple(n / 10 for n in range(11))  # of the network in forecasts
 _MAX_SHARED = 20_000  # windows that shares are compared on
 _NO_WORSE = 1.001  # times the validation loss before
@@ -57,8 +57,8 @@ def fit_panel(
 ) -> ForecasterState:
     """Fit everything; random numbers come from a generator of their own."""
     periods, named = _periods(options, panel)
-    typical = int(np.median([len(series) for series in panel.series]))
-    lookback = options.lookback or max(1, min(_LOOKBACK, typical // 4))
+    typical, season = int(np.median([len(series) for series in panel.series])), season_of(periods)
+    lookback = options.lookback or max(1, min(_LOOKBACK, max(typical // 4, min(2 * season, typical // 2))))
     longest = max(map(len, panel.series))
     if lookback > _MAX_LOOKBACK_RATIO * longest:
         problem = f"{lookback} steps are more than {_MAX_LOOKBACK_RATIO} times the longest series of {longest} steps"
@@ -69,13 +69,14 @@ def fit_panel(
         hint = "leave training more steps than {horizon}"
         raise ArgumentError(argument="val_size", expected=expected, got=val_size, hint=hint)
     _check_observed(panel, steps)
-    bank, lengths = Bank(season_of(periods), options.horizon), [len(series) for series in panel.series]
+    bank, lengths = Bank(season, options.horizon), [len(series) for series in panel.series]
     floors: Sequence[Array | None] = [None] * len(panel.series)
     # Local models know no covariates, and their forecasts have no quantiles.
     uses_local = options.models != "network" and options.quantiles is None and not panel.columns.future
     if uses_local:
         logs = _LOGS[options.transform]
-        floors, weights, _ = weigh(bank, panel.series, steps, logs)
+        found, weights, _ = weigh(bank, panel.series, steps, logs)
+        floors = list(found)
     scalers = [
         fit_scaler(series, n, periods, named, floor)
         for series, n, floor in zip(panel.series, steps, floors, strict=True)
@@ -88,7 +89,7 @@ def fit_panel(
     history: tuple[dict[str, float], ...] = ()
     with fork_rng(options.random_state, options.accelerator):
         network = initial_network(options, panel, dataset, split.training, periods, covariates, steps)
-        if not uses_local or _is_worth_training(options, dataset, split):
+        if not uses_local or _is_worth_training(options, dataset):
             network, history = _train(options, network, dataset, split, checkpoint)
     local: LocalModels | None = None
     if uses_local:
@@ -98,9 +99,7 @@ def fit_panel(
         share = _network_share(network, dataset, split.validation, bank.period) if history else 0.0
         network.config = replace(network.config, share=share, season=bank.period)
         if share < 1:
-            _, weights, prior = weigh(
-                bank, panel.series, lengths, np.stack([own for own in floors if own is not None]) > 0
-            )
+            _, weights, prior = weigh(bank, panel.series, lengths, found > 0)
             final = run_local(bank, tables, lengths, weights)
             local = LocalModels(bank, prior, weights, torch.stack([own[-1] for own in final]), logs)
     sample = _thinned(split.validation)
@@ -126,12 +125,11 @@ def fit_panel(
     )
 
 
-def _is_worth_training(options: Forecaster, dataset: WindowDataset, split: Split) -> bool:
+def _is_worth_training(options: Forecaster, dataset: WindowDataset) -> bool:
     """Return whether there are enough data for a network to add anything to local models."""
     if options.models != "auto":
         return options.models == "both"
-    is_long = int(dataset.lengths.max()) >= _LONG_SERIES
-    return len(split.training) >= _MIN_WINDOWS or is_long
+    return int(dataset.lengths.sum()) >= _MANY_STEPS or int(dataset.lengths.max()) >= _LONG_SERIES
 
 
 @torch.no_grad()

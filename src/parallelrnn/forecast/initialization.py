@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _SHARED_OPTIONS = ("horizon", "cell", "decoder", "block_size", "hidden_size", "num_layers", "num_decays", "dropout")
 _GATED_SEGMENT = 24  # steps that gated cells read at once, about
 _MIN_GATE_WINDOWS = 5000  # fewer are too few to learn a gate from
+_SHORT_SERIES = 500  # steps, fewer than which are a short series
 _MAX_SAMPLE = 5000  # windows on which the normalization is chosen
 _MUCH_BETTER = 0.75  # ratio of the errors of last value and mean, below which the last value is taken
 
@@ -48,9 +49,9 @@ def initial_network(
             **{name: getattr(options, name) for name in _SHARED_OPTIONS},
             lookback=lookback,
             num_waves=len(waves),
-            normalize=_better_level(dataset, training) if options.normalize == "auto" else options.normalize,
+            normalize=_normalization(dataset, training) if options.normalize == "auto" else options.normalize,
             segment=options.segment or default_segment(options.cell, lookback, periods),
-            gate=len(training) >= _MIN_GATE_WINDOWS if options.gate is None else options.gate,
+            gate=_is_gated(dataset, training) if options.gate is None else options.gate,
             channels=dataset.channels,
             past=len(panel.columns.past),
             future=len(panel.columns.future),
@@ -72,11 +73,23 @@ def initialize_decoder(decoder: WaveDecoder, periods: Sequence[float], lookback:
     decoder.start_at([*periods, *rest], half_lives, np.geomspace(2, 2 * horizon + 1, decoder.num_decays).tolist())
 
 
-def _better_level(dataset: WindowDataset, training: Tensor) -> str:
+def _is_gated(dataset: WindowDataset, training: Tensor) -> bool:
+    """Return whether there is a gate: it would damp the newest and largest values of a short series that grows."""
+    return not _are_short(dataset) and len(training) >= _MIN_GATE_WINDOWS
+
+
+def _are_short(dataset: WindowDataset) -> bool:
+    return float(dataset.lengths.double().median()) < _SHORT_SERIES
+
+
+def _normalization(dataset: WindowDataset, training: Tensor) -> str:
     """Return what to take off windows: their mean, or their last value where that is a much better forecast.
 
-    So it is for series that grow or wander; elsewhere the mean is less noisy.
+    So it is for series that grow or wander; elsewhere the mean is less noisy. Of short series, of which many grow,
+    windows are brought to one scale.
     """
+    if _are_short(dataset):
+        return "standard"
     batch = dataset.batch(training[:: max(1, len(training) // _MAX_SAMPLE)])
     levels = batch.past[:, -1:], observed_mean(batch.past, batch.valid)
     last, mean = (float(((batch.target - level).abs() * batch.weight).sum()) for level in levels)

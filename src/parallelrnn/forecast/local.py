@@ -12,20 +12,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from parallelrnn.classical.smoothing import ets_matrices, initial_state
+from parallelrnn.classical.smoothing import EtsCoefficients, ets_matrices, from_ets, initial_state
 from parallelrnn.forecast.data import Array, Series
 from parallelrnn.kernels import Weights, recurrence
+from parallelrnn.nn import ParaRNN
 
 PARTS = ("level", "damped trend", "trend", "season")
 DAMPINGS = (0.9, 1.0)  # of the slopes of the two kinds of trends
 _ALPHAS, _BETAS, _GAMMAS = (0.1, 0.3, 0.6, 1.0), (0.05, 0.2), (0.0, 0.1, 0.3)
-_MAX_PERIOD = 12  # steps of a season that is smoothed; the network knows longer ones
+MAX_PERIOD = 12  # steps of a season that is smoothed; the network knows longer ones
 _BEGINNING = 6  # steps that a level and a slope begin with, which no model is judged by
 _TOGETHER = 64  # series that run at once
 _MAX_STEPS = 1_000_000  # values of states that are kept at once, for each model
@@ -36,26 +38,40 @@ _FARTHEST = 2.0  # by which a logarithm of errors counts as different from the m
 _WORST = 1e6  # times the scale of a series: no error is larger
 
 
+class Model(NamedTuple):
+    """An exponential smoothing of a bank."""
+
+    alpha: float
+    beta: float
+    gamma: float
+    phi: float
+    is_half: bool  # whether its slope is constant, half that of a line through the series
+    season: bool
+
+
 @dataclass(frozen=True)
 class Bank:
-    """Exponential smoothings with and without a season of `period` steps (1: none), for forecasts of `horizon` steps."""
+    """Exponential smoothings with and without a season of `period` steps (1: none), which forecast `horizon` steps."""
 
     period: int
     horizon: int
 
     @cached_property
-    def models(self) -> tuple[tuple[float, float, float, float, bool, bool], ...]:
-        """Alpha, beta, gamma and phi of each model; whether its slope is half that of a line; whether it has a season.
+    def models(self) -> tuple[Model, ...]:
+        """All models, those without a season first.
 
         A constant slope of half that of a line through the series is Theta's (Assimakopoulos and Nikolopoulos, 2000).
         """
         trends = [(0.0, 0.0, False), (0.0, 1.0, True), *((b, p, False) for b, p in product(_BETAS, DAMPINGS))]
         seasons = [(0.0, False), *((gamma, True) for gamma in _GAMMAS if self.period > 1)]
         return tuple(
-            (alpha, beta, gamma, phi, is_half, seasonal)
-            for (gamma, seasonal), alpha, (beta, phi, is_half) in product(seasons, _ALPHAS, trends)
+            Model(alpha, beta, gamma, phi, is_half, season)
+            for (gamma, season), alpha, (beta, phi, is_half) in product(seasons, _ALPHAS, trends)
             if beta <= alpha
         )
+
+    def _models(self, season: bool) -> list[Model]:
+        return [model for model in self.models if model.season == season]
 
     @property
     def size(self) -> int:
@@ -75,6 +91,11 @@ class Bank:
                 table[1 + len(DAMPINGS) + self.period - 1 - h % self.period, h, 3] = 1.0
         return table
 
+    def layer(self, model: int) -> ParaRNN:
+        """Return one of the models as a linear layer."""
+        own = self.models[model]
+        return from_ets(EtsCoefficients(*own[:4], period=self.period if own.season else 1))
+
     def states(self, series: Sequence[Array], steps: Sequence[int]) -> list[Tensor]:
         """Return the states (T, B, models, D) after each value of series, of models without and with a season.
 
@@ -88,24 +109,24 @@ class Bank:
         return [self._run(table, known, lengths, season) for season in (False, True)[: 2 if self.period > 1 else 1]]
 
     def _run(self, table: Tensor, known: Sequence[Array], lengths: Tensor, season: bool) -> Tensor:
-        period = self.period if season else 1
-        models = [model for model in self.models if model[5] == season]
-        columns = torch.tensor([model[:4] for model in models], dtype=torch.float64).unbind(1)
-        transition, gain, readout = ets_matrices(*columns, period)
+        period, models = self.period if season else 1, self._models(season)
+        coefficients = torch.tensor([model[:4] for model in models], dtype=torch.float64)
+        transition, gain, readout = ets_matrices(coefficients, period)
         weights = Weights(gain.reshape(-1, 1), (transition - gain[:, :, None] * readout[:, None])[None])
-        trends = torch.tensor([0 if not model[3] else 2 if model[4] else 1 for model in models])
+        trends = torch.tensor([0 if not model.phi else 2 if model.is_half else 1 for model in models])
         starts = torch.from_numpy(np.stack([_starts(values, period) for values in known]))  # (B, 3, D)
         output, _ = recurrence("RNN_LINEAR", table, weights, (starts[:, trends].flatten(1),), lengths)
-        return output.unflatten(2, (len(models), -1))
+        return output.view(*output.shape[:2], len(models), -1)
 
     def forecasts(self, states: Sequence[Tensor], ahead: Sequence[int]) -> Tensor:
         """Return what models forecast some steps ahead, (T, B, models, steps)."""
         parts = []
         for season, own in enumerate(states):
-            models = [model for model in self.models if model[5] == bool(season)]
+            models = self._models(bool(season))
             table = self.readout.sum(-1)[:, [h - 1 for h in ahead]].to(own)  # (size, steps)
-            slopes = torch.stack([table[1 + DAMPINGS.index(model[3]) if model[3] else 1] for model in models])
-            slopes = slopes * torch.tensor([bool(model[3]) for model in models])[:, None]
+            slopes = torch.stack(
+                [table[1 + DAMPINGS.index(own.phi)] if own.phi else torch.zeros_like(table[0]) for own in models]
+            )
             maps = [table[:1].expand(len(models), -1)[:, None], slopes[:, None]]
             if season:
                 maps.append(table[1 + len(DAMPINGS) :].expand(len(models), -1, -1))
@@ -117,12 +138,12 @@ class Bank:
         total = states[0].new_zeros(*states[0].shape[:2], self.size)
         first = 0
         for season, own in enumerate(states):
-            models = [model for model in self.models if model[5] == bool(season)]
+            models = self._models(bool(season))
             weighted = own * weights[:, first : first + len(models), None].to(own)
             first += len(models)
             total[..., 0] += weighted[..., 0].sum(2)
             for index, phi in enumerate(DAMPINGS):
-                rows = [row for row, model in enumerate(models) if model[3] == phi]
+                rows = [row for row, model in enumerate(models) if model.phi == phi]
                 total[..., 1 + index] += weighted[:, :, rows, 1].sum(2)
             if season:
                 total[..., 1 + len(DAMPINGS) :] += weighted[..., 2:].sum(2)
@@ -147,8 +168,8 @@ class Bank:
         with np.errstate(invalid="ignore", divide="ignore"):
             means: Array = totals / counts[:, None]
         if self.period > 1:  # a season takes two periods to be known
-            short = np.array([n < 2 * self.period + 1 for n in steps])
-            means[np.ix_(short, [model[5] for model in self.models])] = np.inf
+            short = [index for index, n in enumerate(steps) if n < 2 * self.period + 1]
+            means[short, len(self._models(False)) :] = np.inf
         return means, counts
 
 
@@ -162,6 +183,7 @@ class Inverse:
     unit: float  # of errors
 
     def __call__(self, scaled: Array) -> Array:
+        """Return values relative to the unit."""
         values = scaled * self.scale + self.mean
         return (np.exp(np.minimum(values, 700.0)) if self.is_log else values) / self.unit
 
@@ -268,7 +290,7 @@ def _chunks(lengths: Sequence[int]) -> Iterator[list[int]]:
 
 def season_of(periods: Sequence[float]) -> int:
     """Return the period of the season that local models smooth, 1 for none."""
-    whole = [round(period) for period in periods if abs(period - round(period)) < 1e-9 and period <= _MAX_PERIOD]
+    whole = [round(period) for period in periods if abs(period - round(period)) < 1e-9 and period <= MAX_PERIOD]
     return max(whole, default=1)
 
 

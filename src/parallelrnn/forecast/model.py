@@ -150,7 +150,7 @@ class Network(nn.Module):
         return EncodedWindows(state, share * level, share * scale, share * effect, self._local(batch))
 
     def _local(self, batch: Batch) -> Tensor:
-        """Return the parts of local models (B, H, C, parts), less the calendar cycles that are added to all forecasts."""
+        """Return the parts of local models (B, H, C, parts), the last of which takes the calendar cycles off again."""
         share = 1 - self.config.share
         if share == 0:
             return batch.target.new_zeros(*batch.target.shape, 0)

@@ -18,6 +18,7 @@ from parallelrnn.errors import ArgumentTypeError, check_choice
 from parallelrnn.forecast.conformal import LEVELS, Calibration
 from parallelrnn.forecast.data import Columns, Series
 from parallelrnn.forecast.frequency import Grid
+from parallelrnn.forecast.local import MAX_PERIOD, PARTS, Bank, LocalModels
 from parallelrnn.forecast.model import DECODERS, NORMALIZATIONS, EncodedWindows, Network, NetworkConfig
 from parallelrnn.forecast.seasonality import HARMONICS
 from parallelrnn.forecast.state import ForecasterState
@@ -45,9 +46,9 @@ _MAX_LOOKBACK = 10_000_000  # steps
 _MAX_POSITION = 2**53  # steps from the origin that floats can count
 _BACKENDS = tuple(library.value for library in nw.Implementation)  # of tables
 _ROWS = ("values", "observed", "past", "future")  # arrays with a row for each step of a series
-_SCALES = ("mean", "scale", "integer_valued", "non_negative")
+_SCALES = ("mean", "scale", "integer_valued", "non_negative", "floor")
 _EXOG = ("past", "future", "static")
-_ENCODED = ("state", "level", "scale", "exog_effect")
+_ENCODED = ("state", "level", "scale", "exog_effect", "local")
 _INTEGERS = (
     *("series.steps", "cycle.series", "sample.origins"),
     *("calibration.changed", "findings.kind", "findings.rest"),
@@ -73,6 +74,7 @@ def save(path: str | Path, forecaster: Forecaster, state: ForecasterState, backe
         "periods": state.periods,
         "history": state.history,
         "names": [_plain_name(series.name) for series in state.recent],
+        "logs": None if state.local is None else state.local.logs,
     }
     findings = () if state.findings is None else state.findings.rows
     numbers = [[dataclasses.astuple(getattr(finding, name)) for name in NUMBERS] for finding in findings]
@@ -84,7 +86,9 @@ def save(path: str | Path, forecaster: Forecaster, state: ForecasterState, backe
         **{f"series.{name}": np.concatenate([getattr(series, name) for series in state.recent]) for name in _ROWS},
         "series.static": np.stack([series.static for series in state.recent]),
         "series.steps": np.array([(len(series), series.position, end) for series, end in until]),
-        "scaler": np.array([[getattr(scaler, name) for name in _SCALES] for scaler in state.scalers]),
+        "scaler": np.array(
+            [[np.broadcast_to(getattr(own, name), own.mean.shape) for name in _SCALES] for own in state.scalers]
+        ),
         "cycle.series": np.array([index for index, _ in cycles], dtype=np.int64),
         "cycle.period": np.array([cycle.period for _, cycle in cycles], dtype=np.float64),
         "cycle.waves": waves.reshape(-1, 2, HARMONICS, state.network.config.channels),
@@ -94,6 +98,12 @@ def save(path: str | Path, forecaster: Forecaster, state: ForecasterState, backe
         "findings.explained": np.array([math.nan if state.findings is None else state.findings.explained]),
         "findings.rest": np.array([0 if state.findings is None else RESTS.index(state.findings.rest)]),
     }
+    if state.local is not None:
+        arrays |= {
+            "local.prior": state.local.prior,
+            "local.weights": state.local.weights.numpy(),
+            "local.states": state.local.states.numpy(),
+        }
     if state.findings is None:
         arrays = {name: array for name, array in arrays.items() if not name.startswith("findings.")}
     tensors = {
@@ -178,6 +188,7 @@ def _build(cls: type[Forecaster], metadata: Metadata, tensors: Tensors) -> tuple
         quantiles=None if forecaster.quantiles is None else tuple(forecaster.quantiles),
         history=tuple(metadata["history"]),
         findings=_findings(arrays, grid, config.horizon, len(names) * config.channels),
+        local=_local_models(config, metadata, tensors),
     )
     return forecaster, state, str(metadata["backend"])
 
@@ -192,6 +203,15 @@ def _findings(arrays: dict[str, Any], grid: Grid, horizon: int, series: int) -> 
     )
     (explained,), (rest,) = arrays["findings.explained"].tolist(), arrays["findings.rest"].tolist()
     return Findings(rows=rows, explained=explained, rest=RESTS[rest], time=grid.step, horizon=horizon, series=series)
+
+
+def _local_models(config: NetworkConfig, metadata: Metadata, tensors: Tensors) -> LocalModels | None:
+    """Return the local models, None if the network forecasts alone."""
+    if config.share == 1:
+        return None
+    weights, states = tensors["local.weights"], tensors["local.states"]
+    bank, prior = Bank(config.season, config.horizon), tensors["local.prior"].numpy()
+    return LocalModels(bank, prior, weights, states, metadata["logs"])
 
 
 def _check_metadata(
@@ -215,6 +235,9 @@ def _check_metadata(
             "num_waves": not has_waves or len(tensors["network.decoder.log_rate"]) == config.num_waves,
             "num_decays": not has_waves or len(tensors["network.decoder.decay_log_rate"]) == config.num_decays,
             "lookback": 1 <= config.lookback <= _MAX_LOOKBACK,
+            "share": 0 <= config.share <= 1,
+            "season": 1 <= config.season <= MAX_PERIOD,
+            "logs": metadata["logs"] in (None, True, False),
             "backend": metadata["backend"] in _BACKENDS,
             "quantiles": config.quantiles == len(forecaster.quantiles or [0]),
             "periods": all(period >= 2 for period in metadata["periods"]),
@@ -242,7 +265,13 @@ def _shapes(config: NetworkConfig, count: int, tensors: Tensors) -> dict[str, tu
     if "findings.kind" in tensors:
         rows = len(tensors["findings.kind"])
         findings = {"kind": (rows,), "numbers": (rows, len(NUMBERS), 3), "explained": (1,), "rest": (1,)}
+    local, parts = {}, 0
+    if config.share < 1:
+        bank = Bank(config.season, config.horizon)
+        models, parts = len(bank.models), len(PARTS) + 1
+        local = {"prior": (2 * models,), "weights": (count, channels, models), "states": (count, channels, bank.size)}
     return {
+        **{f"local.{name}": shape for name, shape in local.items()},
         **{f"findings.{name}": shape for name, shape in findings.items()},
         **{f"covariates.{name}": (2, getattr(config, name)) for name in _EXOG},
         **{f"series.{name}": (steps, channels) for name in ("values", "observed")},
@@ -260,6 +289,7 @@ def _shapes(config: NetworkConfig, count: int, tensors: Tensors) -> dict[str, tu
         "sample.state": (sample, config.hidden_size + config.static),
         **{f"sample.{name}": (sample, 1, channels) for name in ("level", "scale")},
         "sample.exog_effect": (sample, horizon, channels),
+        "sample.local": (sample, horizon, channels, parts),
     }
 
 
@@ -282,7 +312,7 @@ def _upgrade(metadata: Metadata, tensors: Tensors) -> tuple[Metadata, Tensors]:
         (len(rows), single["position"], single["trained"]) for rows, single in zip(each("values"), series, strict=True)
     ]
     waves = [torch.stack([tensors[f"series.{i}.{name}.{n}"] for name in ("cosines", "sines")]) for i, n in cycles]
-    no_floor = torch.zeros(len(series), channels, dtype=torch.float64)
+    zeros = torch.zeros(len(series), channels, dtype=torch.float64)
     none = torch.zeros(0, 2, HARMONICS, channels, dtype=torch.float64)
     upgraded = {name: tensor for name, tensor in tensors.items() if name.startswith(("network.", "calibration."))}
     for name, old in (("past", "past"), ("future", "known"), ("static", "static")):
@@ -292,12 +322,13 @@ def _upgrade(metadata: Metadata, tensors: Tensors) -> tuple[Metadata, Tensors]:
         **{f"series.{name}": torch.cat(each(name)) for name in _ROWS},
         "series.static": torch.stack(each("static")),
         "series.steps": integers(steps, 3),
-        "scaler": torch.stack([*(torch.stack(each(name)) for name in ("mean", "scale", "grain")), no_floor], 1),
+        "scaler": torch.stack([*(torch.stack(each(name)) for name in ("mean", "scale", "grain")), zeros, zeros], 1),
         "cycle.series": integers([index for index, _ in cycles]),
         "cycle.period": torch.tensor([float(p) for single in series for p in single["cycles"]], dtype=torch.float64),
         "cycle.waves": torch.stack(waves) if waves else none,
         "sample.origins": integers(list(origins), 2),
         **{f"sample.{name}": tensors[f"sample.{name}"] for name in ("state", "level", "scale")},
         "sample.exog_effect": tensors["sample.added"],
+        "sample.local": tensors["sample.added"][..., None][..., :0],
     }
-    return {**metadata, "names": [single["name"] for single in series]}, upgraded
+    return {**metadata, "names": [single["name"] for single in series], "logs": None}, upgraded

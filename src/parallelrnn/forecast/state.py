@@ -217,7 +217,8 @@ class ForecasterState:
         if not isinstance(self.network.decoder, WaveDecoder):
             where = "calendar cycles only: a linear decoder has no modes"
         time = self.grid.step
-        modes, features = sample.table(time, where, current), memory_features(self.network, time)
+        modes = sample.table(time, where, current)
+        features = memory_features(self.network, time, self.local)
         notices = tuple(self.change_notices(self.recent, self.calibration))
         return Explanation(modes, features, table, self.findings, notices, backend)
 

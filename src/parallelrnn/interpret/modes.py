@@ -29,6 +29,7 @@ Array = NDArray[np.float64]
 
 CALENDAR = "the calendar"  # sources of amplitudes
 RECENT = "recent data"
+LOCAL = "smoothing"
 _PLACES = 50  # along the data, at which the modes of a model that is not linear are read
 _PLACES_BUDGET = 3e9  # operations for that, counted as cubes of the sizes of states
 _ALONG = ("period along the data", "half-life along the data")
