@@ -14,6 +14,7 @@ x(t) = (F - g w) x(t-1) + g y(t).
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,10 +34,10 @@ from parallelrnn.nn import ParaRNN
 Array = NDArray[np.float64]
 TRENDS = (None, "add", "damped")
 _DAMPING = (0.8, 0.98)  # limits of phi, as in statsmodels and in the book
-_TOGETHER = 32  # series that are fitted side by side, as blocks of one layer
+_TOGETHER = 16  # series that are fitted side by side, as blocks of one layer
 _ITERATIONS = 150
 _FIRST_STEP, _STEPS = 0.1, (1e-7, 1.0)  # of parameters, in each iteration
-_STARTS = ((-2.0, -2.0, -2.0, 1.0), (0.0, -2.0, -1.0, 1.0), (2.0, -2.0, -1.0, 1.0))  # of sigmoids
+_STARTS = ((-2.0, -2.0, -2.0, 1.0), (2.0, -3.0, -2.0, 1.0))  # of sigmoids
 _BEGINNING = 6  # values that a level and a slope begin with
 _LEAST = 1e-12  # of the variance of a series: no error is smaller
 _SAME = 1e-6  # eigenvalues that are equal
@@ -195,8 +196,8 @@ class ETS:
 
     Examples
     --------
-    >>> fit = ETS(trend="damped", period=4).fit([np.arange(40.0) + np.tile([3.0, 0.0, -2.0, -1.0], 10)])
-    >>> fit.forecast(4).round(1).tolist()
+    >>> fit = ETS(trend="add", period=4).fit([np.arange(40.0) + np.tile([3.0, 0.0, -2.0, -1.0], 10)])
+    >>> fit.forecast(4).round(2).tolist()
     [[43.0, 41.0, 40.0, 42.0]]
     """
 
@@ -230,44 +231,46 @@ class ETS:
         scale = np.array([max(float(single.std()), 1e-12 * abs(single).max(), 1e-300) for single in series])
         offset = np.array([single[0] for single in series])
         scaled = [(single - first) / size for single, first, size in zip(series, offset, scale, strict=True)]
-        chunk, has_trend = _Chunk(scaled, self.period), self.trend is not None
-        initial = torch.from_numpy(np.stack([initial_state(single, self.period, has_trend) for single in scaled]))
-        free = self._best_start(chunk, initial)
-        free.requires_grad_()
-        initial.requires_grad_()
-        optimizer = torch.optim.Rprop([free, initial], lr=_FIRST_STEP, step_sizes=_STEPS)
-        least = torch.full((len(series),), math.inf, dtype=torch.float64)
-        best_free, best_initial = free.detach().clone(), initial.detach().clone()
-        for _ in range(_ITERATIONS):
-            optimizer.zero_grad()
-            losses = chunk.losses(self._coefficients(free), initial)
-            is_better = losses.detach() < least
-            least = torch.where(is_better, losses.detach(), least)
-            best_free[is_better], best_initial[is_better] = free.detach()[is_better], initial.detach()[is_better]
-            losses.sum().backward()
-            if not has_trend:
-                assert initial.grad is not None
-                initial.grad[:, 1] = 0.0
-            optimizer.step()
-        coefficients = self._coefficients(best_free)
-        states, _ = chunk.states(coefficients, best_initial)
-        final = states[chunk.lengths, torch.arange(len(series))]
+        coefficients, initial, losses = self._least_squares(_Chunk(scaled, self.period), scaled)
+        states, _ = _Chunk(scaled, self.period).states(coefficients, initial)
+        final = states[[len(single) for single in series], torch.arange(len(series))]
         size, first = torch.from_numpy(scale), torch.from_numpy(offset)
-        rescaled = [state * size[:, None] for state in (best_initial, final)]
+        rescaled = [state * size[:, None] for state in (initial, final)]
         for state in rescaled:
             state[:, 0] += first
         return {
             "coefficients": coefficients.numpy(),
             "initial": rescaled[0].numpy(),
             "final": rescaled[1].numpy(),
-            "variance": least.exp().numpy() * scale**2,
+            "variance": losses.exp().numpy() * scale**2,
         }
 
-    def _best_start(self, chunk: _Chunk, initial: Tensor) -> Tensor:
-        """Return the free parameters (n, 4) of those starts from which each series has the smallest errors."""
-        starts = [torch.tensor(start, dtype=torch.float64).expand(len(initial), 4) for start in _STARTS]
-        losses = torch.stack([chunk.losses(self._coefficients(start), initial) for start in starts])
-        return torch.stack(starts)[losses.argmin(0), torch.arange(len(initial))].clone()
+    def _least_squares(self, chunk: _Chunk, series: Sequence[Array]) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the best coefficients (n, 4), initial states (n, D) and losses (n,), from several starts each."""
+        count, has_trend = len(series), self.trend is not None
+        starts = [initial_state(single, self.period, has_trend) for single in series]
+        initial = torch.from_numpy(np.stack(starts)).repeat(len(_STARTS), 1)
+        free = torch.tensor(_STARTS, dtype=torch.float64).repeat_interleave(count, 0)
+        chunk = chunk.repeated(len(_STARTS))
+        free.requires_grad_()
+        initial.requires_grad_()
+        optimizer = torch.optim.Rprop([free, initial], lr=_FIRST_STEP, step_sizes=_STEPS)
+        least = torch.full((len(free),), math.inf, dtype=torch.float64)
+        best = [free.detach().clone(), initial.detach().clone()]
+        for _ in range(_ITERATIONS):
+            optimizer.zero_grad()
+            losses = chunk.losses(self._coefficients(free), initial)
+            is_better = losses.detach() < least
+            least = torch.where(is_better, losses.detach(), least)
+            for kept, now in zip(best, (free, initial), strict=True):
+                kept[is_better] = now.detach()[is_better]
+            losses.sum().backward()
+            if not has_trend:
+                assert initial.grad is not None
+                initial.grad[:, 1] = 0.0
+            optimizer.step()
+        rows = least.view(len(_STARTS), count).argmin(0) * count + torch.arange(count)
+        return self._coefficients(best[0][rows]), best[1][rows], least[rows]
 
     def _coefficients(self, free: Tensor) -> Tensor:
         """Return alpha, beta, gamma and phi (n, 4) within their limits."""
@@ -289,6 +292,16 @@ class _Chunk:
         for index, single in enumerate(series):
             self.values[: len(single), index] = torch.from_numpy(single)
         self.real = torch.arange(len(self.values))[:, None] < self.lengths
+
+    def repeated(self, times: int) -> _Chunk:
+        """Return these series several times over."""
+        chunk = copy.copy(self)
+        chunk.lengths, chunk.values, chunk.real = (
+            self.lengths.repeat(times),
+            self.values.repeat(1, times),
+            self.real.repeat(1, times),
+        )
+        return chunk
 
     def states(self, coefficients: Tensor, initial: Tensor) -> tuple[Tensor, Tensor]:
         """Return the states (T + 1, n, D) before the first values and after each, and the readouts (n, D)."""

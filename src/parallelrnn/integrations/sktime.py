@@ -91,6 +91,8 @@ class ParaForecaster(BaseForecaster):  # type: ignore[misc]
         cycles: str | Sequence[float] | None = "calendar",
         normalize: str | None = "auto",
         segment: int | None = None,
+        models: str = "auto",
+        transform: str | None = "auto",
         loss: str = "mae",
         learning_rate: float = 5e-3,
         batch_size: int = 448,
