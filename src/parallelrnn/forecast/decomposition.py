@@ -134,7 +134,8 @@ def decompose(
 
     modes: list[Mode] = []
     values: list[Array] = []
-    for period in sorted({cycle.period for scaler in scalers for cycle in scaler.cycles}):
+    periods = {cycle.period for scaler in scalers for cycle in scaler.cycles} if config.share else set()
+    for period in sorted(periods):
         modes.append(Mode(order=1, eigenvalue=cmath.exp(2j * cmath.pi / period), source=CALENDAR))
         cycle = config.share * np.stack([_cycle(scaler, period, time) for scaler, time in zip(own, times, strict=True)])
         values.append(cycle / scale if scaled else cycle)

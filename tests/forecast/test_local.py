@@ -1,0 +1,193 @@
+"""Local models: the bank, its weights, and forecasts that stay sums or products of named parts."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from parallelrnn import Forecaster
+from parallelrnn.classical import EtsCoefficients
+from parallelrnn.errors import ArgumentError
+from parallelrnn.forecast.data import Array, Series
+from parallelrnn.forecast.local import PARTS, Bank, model_weights, run_local, season_of, weigh
+from tests.classical.test_smoothing import one_step
+
+MONTHS = 12
+
+
+def single(values: Array, name: Any = "a") -> Series:
+    table, none = values[:, None], np.zeros((len(values), 0))
+    observed = np.ones_like(table, dtype=bool)
+    return Series(name=name, position=0, values=table, observed=observed, past=none, future=none, static=none[0])
+
+
+def sales(seed: int, steps: int = 72, growth: float = 0.01) -> Array:
+    """Monthly sales that grow by a constant rate, with a season that grows with them."""
+    months = np.arange(steps)
+    noise = np.random.default_rng(seed).normal(0, 0.03, steps)
+    return 100 * np.exp(growth * months + 0.3 * np.sin(2 * np.pi * months / MONTHS) + noise)
+
+
+def frame(series: dict[Any, Array], freq: str = "MS") -> pd.DataFrame:
+    tables = [
+        pd.DataFrame(
+            {"unique_id": name, "ds": pd.date_range("2015-01-01", periods=len(values), freq=freq), "y": values}
+        )
+        for name, values in series.items()
+    ]
+    return pd.concat(tables, ignore_index=True)
+
+
+@pytest.fixture(scope="module")
+def panel() -> pd.DataFrame:
+    return frame({f"shop {seed}": sales(seed, 60 + seed) for seed in range(6)})
+
+
+@pytest.fixture(scope="module")
+def fitted(panel: pd.DataFrame) -> Forecaster:
+    return Forecaster(MONTHS, progress=False).fit(panel)
+
+
+@pytest.mark.parametrize("period", [1, 4])
+def test_models_of_the_bank_smooth_as_they_should(period: int) -> None:
+    values, bank = np.random.default_rng(0).standard_normal(30).cumsum(), Bank(period, 6)
+    states = bank.states([values], [30])
+    forecasts = bank.forecasts(states, [1])[..., 0]  # (T, 1, models)
+    for index, model in enumerate(bank.models):
+        own = EtsCoefficients(*model[:4], period=period if model.season else 1)
+        after_first = states[int(model.season)][0, 0, index if not model.season else index - len(bank.models) // 4]
+        expected = one_step(values[1:], own, after_first.numpy())
+        np.testing.assert_allclose(forecasts[:-1, 0, index].numpy(), expected, atol=1e-10)
+
+
+@pytest.mark.parametrize("period", [1, 4])
+def test_a_collapsed_state_forecasts_as_the_weighted_models_do(period: int) -> None:
+    rng, bank = np.random.default_rng(1), Bank(period, 7)
+    states = bank.states([rng.standard_normal(25).cumsum(), rng.standard_normal(20)], [25, 20])
+    weights = torch.from_numpy(rng.dirichlet(np.ones(len(bank.models)), 2))
+    collapsed = bank.collapse(states, weights)
+    together = torch.einsum("tbs,shp->tbhp", collapsed, bank.readout).sum(-1)
+    each = bank.forecasts(states, range(1, 8))
+    torch.testing.assert_close(together, torch.einsum("tbkh,bk->tbh", each, weights))
+    assert bank.readout.shape[-1] == len(PARTS)
+
+
+def test_the_past_does_not_depend_on_what_comes_later() -> None:
+    values, bank = sales(0)[:, None], Bank(MONTHS, 6)
+    changed = values.copy()
+    changed[50:] = 7.0
+    weights = torch.full((1, 1, len(bank.models)), 1 / len(bank.models))
+    before, after = (run_local(bank, [table], [40], weights)[0] for table in (values, changed))
+    torch.testing.assert_close(before[:50], after[:50])
+    assert not torch.allclose(before[50:], after[50:])
+
+
+def test_models_that_miss_less_weigh_more() -> None:
+    errors = np.array([[1.0, 2.0, np.inf], [1.0, 1.1, 1.2]])
+    weights, prior = model_weights(errors, np.array([100.0, 10.0]))
+    np.testing.assert_allclose(weights.sum(1), 1)
+    assert weights[0, 0] > 0.99
+    assert weights[0, 2] == 0
+    assert weights[1, 0] > max(weights[1, 1:])
+    assert min(weights[1]) > 0
+    unknown, _ = model_weights(np.full((1, 3), np.nan), np.zeros(1), prior)
+    np.testing.assert_allclose(unknown.sum(), 1)  # nothing is known of the series, so it takes the panel's word
+
+
+def test_a_season_that_grows_with_the_level_is_read_as_logarithms() -> None:
+    growing = [single(sales(seed, growth=0.03)) for seed in range(5)]
+    steady = [single(100 + 10 * np.sin(np.arange(72) / 2) + 0.5 * np.arange(72) - 130) for _ in range(5)]
+    floors, _, _ = weigh(Bank(MONTHS, 12), [*growing, *steady], [72] * 10, None)
+    assert (floors[:5] > 0).all()
+    assert (floors[5:] == 0).all()  # these are not positive
+    floors, _, _ = weigh(Bank(MONTHS, 12), growing, [72] * 5, False)
+    assert (floors == 0).all()
+
+
+def test_seasons_of_calendars() -> None:
+    assert season_of([12.0]) == 12
+    assert season_of([7.0, 365.25]) == 7
+    assert season_of([24.0, 168.0]) == 1  # left to the network
+    assert season_of([]) == 1
+
+
+def test_short_series_are_forecast_without_a_network(fitted: Forecaster) -> None:
+    assert fitted.explain().modes.rows
+    sources = {mode.source for mode in fitted.explain().modes}
+    assert sources == {"smoothing"}
+    forecast = fitted.predict()
+    for seed in range(6):
+        truth = sales(seed, 60 + seed + MONTHS)[-MONTHS:]
+        own = forecast.loc[forecast["unique_id"] == f"shop {seed}", "yhat"].to_numpy()
+        assert abs(np.log(own / truth)).mean() < 0.1
+
+
+def test_parts_multiply_to_forecasts_of_logarithms(fitted: Forecaster) -> None:
+    table = fitted.predict(decompose=True)
+    parts = table.columns.drop(["unique_id", "ds", "yhat"])
+    assert {"level", "season 12 months"} <= set(parts)
+    np.testing.assert_allclose(table[parts].prod(axis=1), table["yhat"], rtol=1e-6)
+
+
+@pytest.mark.parametrize("transform", ["log", None])
+def test_the_transform_can_be_chosen(panel: pd.DataFrame, transform: str | None) -> None:
+    table = Forecaster(6, transform=transform, progress=False).fit(panel).predict(level=[95], decompose=True)
+    parts = table[table.columns.drop(["unique_id", "ds", "yhat", "yhat-lo-95", "yhat-hi-95"])]
+    together = parts.prod(axis=1) if transform else parts.sum(axis=1)
+    np.testing.assert_allclose(together, table["yhat"], rtol=1e-6)
+    assert (table["yhat-lo-95"] > 0).all() if transform else True
+
+
+def test_both_models_add_up(panel: pd.DataFrame) -> None:
+    forecaster = Forecaster(6, models="both", transform=None, max_epochs=2, progress=False).fit(panel)
+    table = forecaster.predict(decompose=True)
+    parts = table.columns.drop(["unique_id", "ds", "yhat"])
+    np.testing.assert_allclose(table[parts].sum(axis=1), table["yhat"], rtol=1e-5)
+
+
+def test_saved_and_newer_and_new_series(fitted: Forecaster, panel: pd.DataFrame, tmp_path: Path) -> None:
+    fitted.save(tmp_path / "model")
+    loaded = Forecaster.load(tmp_path / "model")
+    expected = fitted.predict(level=[80], decompose=True)
+    pd.testing.assert_frame_equal(loaded.predict(level=[80], decompose=True), expected)
+    again = loaded.predict(panel, decompose=True)
+    np.testing.assert_allclose(again["yhat"], expected["yhat"], rtol=1e-5)
+    other = frame({"elsewhere": sales(77, 80)})
+    forecast = loaded.predict(other, level=[80])
+    truth = sales(77, 80 + MONTHS)[-MONTHS:]
+    assert abs(np.log(forecast["yhat"].to_numpy() / truth)).mean() < 0.1
+    assert loaded.explain().summary() == fitted.explain().summary()
+
+
+def test_a_line_is_continued() -> None:
+    time = np.arange(30.0)
+    series = {str(n): 5 + n * time + 0.01 * np.random.default_rng(n).standard_normal(30) for n in range(1, 6)}
+    forecast = Forecaster(4, progress=False).fit(frame(series, "YS")).predict()
+    for n in range(1, 6):
+        own = forecast.loc[forecast["unique_id"] == str(n), "yhat"]
+        np.testing.assert_allclose(own, 5 + n * np.arange(30, 34), rtol=0.05)
+
+
+def test_intervals_of_short_series_hold() -> None:
+    inside, rng = [], np.random.default_rng(5)
+    walks = {str(n): 100 + rng.standard_normal(34).cumsum() for n in range(60)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # series differ in how long they are compared
+        table = frame({name: values[:-4] for name, values in walks.items()}, "YS")
+        forecast = Forecaster(4, progress=False).fit(table).predict(level=[80])
+    for name, values in walks.items():
+        own = forecast[forecast["unique_id"] == name]
+        inside.append((values[-4:] >= own["yhat-lo-80"]) & (values[-4:] <= own["yhat-hi-80"]))
+    assert 0.68 < np.mean(inside) < 0.92  # of 60 walks, whose four steps depend on each other
+
+
+def test_rejected_arguments() -> None:
+    for name in ("models", "transform"):
+        with pytest.raises(ArgumentError, match=name):
+            Forecaster(4, **{name: "none"})
