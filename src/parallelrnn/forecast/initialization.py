@@ -83,17 +83,16 @@ def _are_short(dataset: WindowDataset) -> bool:
 
 
 def _normalization(dataset: WindowDataset, training: Tensor) -> str:
-    """Return what to take off windows: their mean, or their last value where that is a much better forecast.
+    """Return what to take off windows: mean and deviation, or the last value where that is a much better level.
 
-    So it is for series that grow or wander; elsewhere the mean is less noisy. Of short series, of which many grow,
-    windows are brought to one scale.
+    So it is for long series that wander. In short ones, of which many grow, windows differ in scale above all.
     """
     if _are_short(dataset):
         return "standard"
     batch = dataset.batch(training[:: max(1, len(training) // _MAX_SAMPLE)])
     levels = batch.past[:, -1:], observed_mean(batch.past, batch.valid)
     last, mean = (float(((batch.target - level).abs() * batch.weight).sum()) for level in levels)
-    return "last" if last < _MUCH_BETTER * mean else "mean"
+    return "last" if last < _MUCH_BETTER * mean else "standard"
 
 
 def wave_periods(series: Sequence[Array], most: int, lookback: int, horizon: int) -> list[float]:

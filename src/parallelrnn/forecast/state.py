@@ -214,8 +214,12 @@ class ForecasterState:
         origins, median = self.sample_origins, self.median_index
         sample = decompose(self.network, self.sample, self.scalers, origins, median, scaled=True)
         where = "the decomposition is exact"
-        if not isinstance(self.network.decoder, WaveDecoder):
-            where = "calendar cycles only: a linear decoder has no modes"
+        if not isinstance(self.network.decoder, WaveDecoder) and self.network.config.share:
+            where = "a linear decoder has no modes"
+        logs = sum(int((scaler.floor > 0).any()) for scaler in self.scalers)
+        if logs:
+            these = "the series is" if len(self.scalers) == 1 else f"{logs} of {len(self.scalers)} series are"
+            where += f"; {these} read as logarithms, so that parts multiply"
         time = self.grid.step
         modes = sample.table(time, where, current)
         features = memory_features(self.network, time, self.local)

@@ -90,7 +90,7 @@ class ForecastModes(Table[Mode]):
     def _notes(self, shown: int) -> list[str]:
         shown_of = f", {shown} shown" if shown < len(self) else ""
         notes = [f"{count(len(self), 'mode')}{shown_of}; {self.where}."]
-        if not self.half_lives:
+        if not self.half_lives and any(mode.source == RECENT for mode in self):
             notes.append("How fast modes fade is mostly where training started, so it is not shown: see the findings.")
         if self.along is not None:
             notes.append(
