@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +130,15 @@ def test_short_series_are_forecast_without_a_network(fitted: Forecaster) -> None
         assert abs(np.log(own / truth)).mean() < 0.1
 
 
+def test_what_smoothing_holds_is_said() -> None:
+    grown = Forecaster(MONTHS, transform="log", progress=False).fit(frame({"a": sales(0, 84, growth=0.01)}))
+    said = grown.explain().summary().replace("\n", " ")
+    (percent,) = re.findall(r"trend \+([\d.]+) % a year", said)
+    assert 5 < float(percent) < 18  # exp(0.12) is 13 % a year
+    (swing,) = re.findall(r"a season of (\d+) %", said)
+    assert 52 < int(swing) < 70  # from exp(-0.3) to exp(0.3)
+
+
 def test_parts_multiply_to_forecasts_of_logarithms(fitted: Forecaster) -> None:
     table = fitted.predict(decompose=True)
     parts = table.columns.drop(["unique_id", "ds", "yhat"])
@@ -187,7 +198,71 @@ def test_intervals_of_short_series_hold() -> None:
     assert 0.68 < np.mean(inside) < 0.92  # of 60 walks, whose four steps depend on each other
 
 
+@pytest.mark.parametrize(("period", "steps"), [(12, 60), (1, 8), (1, 40)])
+def test_noise_gets_neither_season_nor_trend(period: int, steps: int) -> None:
+    rng, bank = np.random.default_rng(0), Bank(period, 4)
+    _, weights, _ = weigh(bank, [single(rng.standard_normal(steps)) for _ in range(50)], [steps] * 50, None)
+    mean = weights[:, 0].mean(0)
+    assert sum(float(weight) for weight, model in zip(mean, bank.models, strict=True) if model.season) < 0.05
+    slopes = [float(w) for w, model in zip(mean, bank.models, strict=True) if model.phi == 1 and not model.is_half]
+    assert sum(slopes) < 0.05
+
+
+def test_what_fills_gaps_does_not_count() -> None:
+    rng, bank = np.random.default_rng(1), Bank(1, 4)
+    series = []
+    for _ in range(30):
+        values = rng.standard_normal(120)
+        observed = np.arange(120) % 4 == 0
+        filled = np.interp(np.arange(120), np.flatnonzero(observed), values[observed])
+        series.append(replace(single(filled), observed=observed[:, None]))
+    _, weights, _ = weigh(bank, series, [120] * 30, None)
+    alphas = torch.tensor([model.alpha for model in bank.models], dtype=torch.float64)
+    assert float((weights[:, 0] @ alphas).mean()) < 0.7  # lines between values would be continued by the last one
+
+
+@pytest.mark.parametrize("values", [np.full(30, 5.0), np.zeros(30), sales(0, 27), np.arange(9.0)])
+def test_series_that_say_little_are_explained(values: Array, tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about what is short
+        forecaster = Forecaster(3, progress=False).fit(frame({"a": values}))
+    assert np.isfinite(forecaster.predict()["yhat"]).all()
+    forecaster.explain().summary()
+    forecaster.report(tmp_path / "page.html")
+
+
+def test_a_few_newer_rows_are_enough() -> None:
+    months = np.arange(180)
+    values = 30 * np.sin(2 * np.pi * months / MONTHS) + np.random.default_rng(0).standard_normal(180)
+    table = frame({"a": values})
+    forecaster = Forecaster(MONTHS, models="local", progress=False).fit(table[:120])
+    for first in (0, 90, 118, 120):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about short series
+            forecast = forecaster.predict(table[first:144])["yhat"]
+        assert abs(forecast.to_numpy() - values[144:156]).mean() < 2
+
+
+def test_logarithms_follow_a_series_down() -> None:
+    falling = 1000 * np.exp(-0.1 * np.arange(64))
+    table = frame({"a": falling[:60]}, "YS")
+    forecast = Forecaster(4, transform="log", progress=False).fit(table).predict()["yhat"]
+    np.testing.assert_allclose(forecast, falling[60:], rtol=0.1)
+
+
+def test_a_network_that_was_asked_for_is_trained(panel: pd.DataFrame) -> None:
+    forecaster = Forecaster(3, cell="gru", max_epochs=1, progress=False).fit(panel)
+    assert forecaster.explain().features[0].gate in ("reset", "update", "new")
+    with_wind = panel.assign(wind=1.0 * np.arange(len(panel)))
+    assert Forecaster(3, past_covariates=["wind"], max_epochs=1, progress=False).fit(with_wind).predict() is not None
+
+
 def test_rejected_arguments() -> None:
+    for options in ({"quantiles": [0.1, 0.9]}, {"future_covariates": ["price"]}):
+        with pytest.raises(ArgumentError, match="no quantiles"):
+            Forecaster(4, models="both", **options)
+        with pytest.raises(ArgumentError, match="logarithms"):
+            Forecaster(4, transform="log", **options)
     for name in ("models", "transform"):
         with pytest.raises(ArgumentError, match=name):
             Forecaster(4, **{name: "none"})

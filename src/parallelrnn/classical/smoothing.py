@@ -94,8 +94,10 @@ def from_ets(coefficients: EtsCoefficients) -> ParaRNN:
     [0.5, 0.1, 0.0, 0.9, 1]
     """
     period = check_integer("period", coefficients.period, 1)
-    if not 0 < coefficients.alpha <= 2 or not 0 <= coefficients.phi <= 1:
-        raise ArgumentError(argument="coefficients", expected="0 < alpha <= 2 and 0 <= phi <= 1", got=coefficients)
+    alpha, beta, gamma, phi, _ = coefficients
+    if not 0 < alpha <= 2 or not 0 <= phi <= 1 or (beta and not phi) or (gamma and period == 1):
+        expected = "0 < alpha <= 2 and 0 <= phi <= 1, beta only with phi, gamma only with a period"
+        raise ArgumentError(argument="coefficients", expected=expected, got=coefficients)
     values = torch.tensor([coefficients[:4]], dtype=torch.float64)
     parts = [part[0].numpy() for part in ets_matrices(values, period)]
     if not coefficients.has_trend:  # leave the slope out
@@ -170,7 +172,11 @@ class EtsFit:
         season = self.period if self.period > 1 else 0
         count = 3 + 2 * has_trend + is_damped + (season > 0) + season
         spare = np.maximum(self.counts - count - 1, 1e-9)
-        value: Array = self.counts * np.log(self.variance) + 2 * count + 2 * count * (count + 1) / spare
+        value: Array = (
+            self.counts * np.log(np.maximum(self.variance, np.finfo(float).tiny))
+            + 2 * count
+            + 2 * count * (count + 1) / spare
+        )
         return np.where(self.counts > count + 1, value, np.inf)
 
     def forecast(self, steps: int) -> Array:
@@ -215,6 +221,8 @@ class ETS:
         two.
         """
         values = [np.asarray(single, dtype=np.float64) for single in series]
+        if not values:
+            raise ArgumentError(argument="series", expected="at least one array", got="none")
         least = 3 + (self.trend is not None) + (self.period if self.period > 1 else 0)
         for index, single in enumerate(values):
             if single.ndim != 1 or len(single) < least or not np.isfinite(single).all():

@@ -218,11 +218,22 @@ class Forecaster:
             if not quantiles or not all(0 < quantile < 1 for quantile in quantiles):
                 raise ArgumentError(argument="quantiles", expected="numbers between 0 and 1", got=self.quantiles)
             self.quantiles = tuple(sorted(quantiles | {0.5}))  # the forecast itself
+        if self.models != "auto" or self.transform == "log":
+            self._check_models()
         for name in ("past_covariates", "future_covariates", "static_covariates"):
             names = getattr(self, name)
             if isinstance(names, str):
                 raise ArgumentTypeError(argument=name, expected="a list of column names", got=names)
             setattr(self, name, tuple(names))
+
+    def _check_models(self) -> None:
+        """Raise if local models, or logarithms, are asked for where the network forecasts alone."""
+        alone = "{quantiles}" if self.quantiles is not None else "{future_covariates}" if self.future_covariates else ""
+        if self.models in ("local", "both") and alone:
+            problem = "local models have no quantiles and take no future covariates"
+            raise ArgumentError(problem, argument="models", got=self.models, hint=f"leave out {alone}, or {{models}}")
+        if self.transform == "log" and (alone or self.models == "network"):
+            raise ArgumentError("only local models read logarithms", argument="transform", got="log")
 
     def arguments(self) -> dict[str, Any]:
         """Return all arguments by name."""

@@ -79,6 +79,15 @@ class Series:
             **{name: getattr(self, name)[rows] for name in ("values", "observed", "past", "future")},
         )
 
+    def after(self, earlier: Series) -> Series:
+        """Return the series with what an earlier piece of it has before its first step, if the two meet."""
+        rows = slice(0, self.position - earlier.position)
+        if not earlier.position < self.position <= earlier.end:
+            return self
+        names = ("values", "observed", "past", "future")
+        joined = {name: np.concatenate([getattr(earlier, name)[rows], getattr(self, name)]) for name in names}
+        return replace(self, position=earlier.position, **joined)
+
     def without_last(self, steps: int) -> Series:
         """Return all but the last `steps` steps; a gap at the new end holds the value before it, to leak nothing."""
         length = max(0, len(self) - steps)

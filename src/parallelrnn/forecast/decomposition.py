@@ -29,6 +29,8 @@ from parallelrnn.interpret.modes import CALENDAR, LOCAL, RECENT, ForecastModes, 
 from parallelrnn.nn import WaveDecoder
 from parallelrnn.nn.encoder import TransformerEncoder
 
+_PER_YEAR = {"d": 365.25, "business days": 260.89, "weeks": 52.1775, "months": 12.0, "years": 1.0}  # steps
+
 
 @dataclass(frozen=True)
 class Explanation:
@@ -45,6 +47,7 @@ class Explanation:
     reading: Findings | None = None
     notices: tuple[str, ...] = ()  # of errors that have changed
     backend: Any = "pandas"
+    smoothing: str = ""  # what local models say of the series, or of the median series of a panel
 
     @property
     def findings(self) -> Any:
@@ -58,8 +61,8 @@ class Explanation:
         """Return the findings and the `most` important modes, for the terminal."""
         modes = self.modes.summary(most)
         findings = [] if self.reading is None else [self.reading.display().text()]
-        notices = [textwrap.fill(notice, 80) for notice in self.notices]
-        return Summary("\n\n".join([*findings, *notices, modes]))
+        texts = [textwrap.fill(text, 80) for text in (*self.notices, self.smoothing) if text]
+        return Summary("\n\n".join([*findings, *texts, modes]))
 
 
 @dataclass(frozen=True)
@@ -144,13 +147,10 @@ def decompose(
     if config.share < 1:
         local = encoded.local.double().numpy() * units[..., None]  # (B, H, C, parts)
         level = level + local[..., 0]
-        eigenvalues = (*DAMPINGS, cmath.exp(2j * cmath.pi / config.season))
-        named = zip(eigenvalues, local.transpose(3, 0, 1, 2)[1:-1], strict=True)
-        for eigenvalue, part in named:
-            if part.any():
-                order = 2 if eigenvalue == 1.0 else 1
-                modes.append(Mode(order=order, eigenvalue=complex(eigenvalue), source=LOCAL))
-                values.append(part)
+        eigenvalues = [*DAMPINGS, cmath.exp(2j * cmath.pi / config.season)][: 2 + (config.season > 1)]
+        for index, eigenvalue in enumerate(eigenvalues):
+            modes.append(Mode(order=2 if eigenvalue == 1 else 1, eigenvalue=complex(eigenvalue), source=LOCAL))
+            values.append(local[..., 1 + index])
     factor = encoded.scale.double().numpy() * units  # (B, 1, C)
     others: list[str] = []
     shape = (config.channels, config.quantiles)
@@ -172,6 +172,41 @@ def decompose(
     none = np.zeros((0, len(own), config.horizon, config.channels))
     logs = np.stack([np.broadcast_to(scaler.floor > 0, (config.channels,)) for scaler in own])[:, None]
     return Components(level, tuple(modes), tuple(others), np.stack(values) if values else none, logs & (not scaled))
+
+
+def describe_smoothing(local: LocalModels, scalers: Sequence[SeriesScaler], share: float, time: Step) -> str:
+    """Say what local models hold at the end of series: "level 120, trend +4 % a year, a season of 61 %".
+
+    Of a panel it is the median over its series. `share` is that of local models in forecasts.
+    """
+    per_year = _PER_YEAR[time.unit] / time.amount if time.unit in _PER_YEAR else 0.0
+    states, scale = (
+        local.states.double().numpy(),
+        np.stack([scaler.scale for scaler in scalers]),
+    )  # (N, C, size), (N, C)
+    slopes = sum(states[..., 1 + k] * float(_damped_sum(phi, per_year)) for k, phi in enumerate(DAMPINGS)) * scale
+    season = states[..., 1 + len(DAMPINGS) :] * scale[..., None]
+    logs = np.stack([np.broadcast_to(scaler.floor > 0, scaler.mean.shape) for scaler in scalers])
+    level = states[..., 0] * scale + np.stack([scaler.mean for scaler in scalers])
+    level = np.where(logs, np.exp(np.minimum(level, 700.0)), level)
+    is_log = bool(logs.mean() > 0.5)
+    slopes, season = (part[logs == is_log] for part in (slopes, season))
+    whose = "" if states.shape[0] * states.shape[1] == 1 else "of the median series, "
+    middle = float(np.median(level[logs == is_log]))
+    parts = [f"{whose}level {middle:,.0f}" if abs(middle) >= 1000 else f"{whose}level {middle:.4g}"]
+    if per_year:
+        rise = float(np.median(np.expm1(slopes) if is_log else slopes))
+        parts.append(f"trend {100 * rise:+.2g} % a year" if is_log else f"trend {rise:+.3g} a year")
+    if season.shape[1]:
+        size = float(np.median(np.ptp(np.exp(season) if is_log else season, axis=1)))
+        swing = f"{100 * size:.2g} %" if is_log else f"{size:.3g}"
+        parts.append(f"a season of {swing} from its lowest to its highest point in {time.format(season.shape[1])}")
+    return f"Smoothing ({100 * share:.0f} % of the forecast): {', '.join(parts)}."
+
+
+def _damped_sum(phi: float, steps: float) -> float:
+    """Return phi + phi^2 + ... over a number of steps."""
+    return steps if phi == 1 else phi * (1 - phi**steps) / (1 - phi)
 
 
 def memory_features(network: Network, time: Step, local: LocalModels | None = None) -> Features:

@@ -58,7 +58,7 @@ def fit_panel(
     """Fit everything; random numbers come from a generator of their own."""
     periods, named = _periods(options, panel)
     typical, season = int(np.median([len(series) for series in panel.series])), season_of(periods)
-    lookback = options.lookback or max(1, min(_LOOKBACK, max(typical // 4, min(2 * season, typical // 2))))
+    lookback = options.lookback or max(1, min(_LOOKBACK, max(typical // 4, min(3 * season, typical // 2))))
     longest = max(map(len, panel.series))
     if lookback > _MAX_LOOKBACK_RATIO * longest:
         problem = f"{lookback} steps are more than {_MAX_LOOKBACK_RATIO} times the longest series of {longest} steps"
@@ -89,7 +89,7 @@ def fit_panel(
     history: tuple[dict[str, float], ...] = ()
     with fork_rng(options.random_state, options.accelerator):
         network = initial_network(options, panel, dataset, split.training, periods, covariates, steps)
-        if not uses_local or _is_worth_training(options, dataset):
+        if not uses_local or checkpoint is not None or _is_worth_training(options, panel, dataset):
             network, history = _train(options, network, dataset, split, checkpoint)
     local: LocalModels | None = None
     if uses_local:
@@ -98,7 +98,7 @@ def fit_panel(
         dataset = WindowDataset(panel.series, scalers, covariates, lookback, options.horizon, local=states)
         share = _network_share(network, dataset, split.validation, bank.period) if history else 0.0
         network.config = replace(network.config, share=share, season=bank.period)
-        if share < 1:
+        if share < 1 or (found > 0).any():
             _, weights, prior = weigh(bank, panel.series, lengths, found > 0)
             final = run_local(bank, tables, lengths, weights)
             local = LocalModels(bank, prior, weights, torch.stack([own[-1] for own in final]), logs)
@@ -125,10 +125,12 @@ def fit_panel(
     )
 
 
-def _is_worth_training(options: Forecaster, dataset: WindowDataset) -> bool:
-    """Return whether there are enough data for a network to add anything to local models."""
+def _is_worth_training(options: Forecaster, panel: Panel, dataset: WindowDataset) -> bool:
+    """Return whether a network was asked for, or there are enough data for one to add anything to local models."""
     if options.models != "auto":
         return options.models == "both"
+    if options.cell != "linear" or panel.columns.past or panel.columns.static:
+        return True
     return int(dataset.lengths.sum()) >= _MANY_STEPS or int(dataset.lengths.max()) >= _LONG_SERIES
 
 

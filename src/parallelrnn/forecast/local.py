@@ -30,11 +30,13 @@ _ALPHAS, _BETAS, _GAMMAS = (0.1, 0.3, 0.6, 1.0), (0.05, 0.2), (0.0, 0.1, 0.3)
 MAX_PERIOD = 12  # steps of a season that is smoothed; the network knows longer ones
 _BEGINNING = 6  # steps that a level and a slope begin with, which no model is judged by
 _TOGETHER = 64  # series that run at once
-_MAX_STEPS = 1_000_000  # values of states that are kept at once, for each model
+_MAX_AHEAD = 5  # steps ahead at which models are judged
+_MAX_NUMBERS = 2**25  # of states and forecasts that are kept at once
 _SHARPNESS, _PANEL_SHARPNESS = 10.0, 60.0  # how fast weights fall with the logarithm of errors: own, and of the panel
 _FULL_COUNT, _MAX_COUNT = 50.0, 800.0  # errors at which weights are as sharp as this, and beyond which no sharper
 _PANEL_DOUBT = 10.0  # series that the opinion of the panel counts less by
 _FARTHEST = 2.0  # by which a logarithm of errors counts as different from the median
+_FLOOR = 0.01  # of the least value of a series that is read as logarithms: what is smaller counts as this
 _WORST = 1e6  # times the scale of a series: no error is larger
 
 
@@ -90,6 +92,11 @@ class Bank:
             for h in range(self.horizon):
                 table[1 + len(DAMPINGS) + self.period - 1 - h % self.period, h, 3] = 1.0
         return table
+
+    @property
+    def least_steps(self) -> int:
+        """The values that all models take to begin."""
+        return max(_BEGINNING, 2 * self.period + 1 if self.period > 1 else 0)
 
     def layer(self, model: int) -> ParaRNN:
         """Return one of the models as a linear layer."""
@@ -149,22 +156,27 @@ class Bank:
                 total[..., 1 + len(DAMPINGS) :] += weighted[..., 2:].sum(2)
         return total
 
-    def errors(self, series: Sequence[Array], steps: Sequence[int], invert: Sequence[Inverse]) -> tuple[Array, Array]:
-        """Return the mean errors (B, models) of forecasts within the first `steps` of each series, and their counts."""
+    def errors(
+        self, series: Sequence[Array], observed: Sequence[NDArray[np.bool_]], invert: Sequence[Inverse]
+    ) -> tuple[Array, Array]:
+        """Return the mean errors (B, models) of forecasts of observed values by observed ones, and their counts."""
+        steps = [len(values) for values in series]
         ahead = sorted({1, min(2, self.horizon), *(max(1, k * self.horizon // 3) for k in (1, 2)), self.horizon})
-        states = self.states([values[:n] for values, n in zip(series, steps, strict=True)], steps)
+        # What models begin with is read off values that they are not judged by.
+        begins = [max(self.least_steps, n // 3) for n in steps]
+        states = self.states(series, begins)
         totals, counts = np.zeros((len(series), len(self.models))), np.zeros(len(series))
         forecasts = self.forecasts(states, ahead).numpy()  # (T, B, models, ahead)
-        first = max(_BEGINNING, 2 * self.period if self.period > 1 else 0)
         for index, (values, n, inverse) in enumerate(zip(series, steps, invert, strict=True)):
-            actual = inverse(values[:n])
+            actual, seen = inverse(values), observed[index]
             for place, h in enumerate(ahead):
-                begin = max(0, min(max(first, n // 3), n - h - 2))
+                begin = begins[index] - 1  # the first origin is the last value that models begin with
                 if n - h <= begin:
                     continue
-                missed = abs(actual[begin + h : n, None] - inverse(forecasts[begin : n - h, index, :, place]))
+                origins = begin + np.flatnonzero(seen[begin : n - h] & seen[begin + h :])
+                missed = abs(actual[origins + h, None] - inverse(forecasts[origins, index, :, place]))
                 totals[index] += np.minimum(missed, _WORST).sum(0)
-                counts[index] += n - h - begin
+                counts[index] += len(origins)
         with np.errstate(invalid="ignore", divide="ignore"):
             means: Array = totals / counts[:, None]
         if self.period > 1:  # a season takes two periods to be known
@@ -230,19 +242,20 @@ def weigh(
     All by errors within the first `steps` of each series. `logs` says whether logarithms are taken, of all or of each
     channel (N, C); None leaves it to the errors. Only series that are positive have any.
     """
-    channels = [(values, n) for single, n in zip(series, steps, strict=True) for values in single.values.T]
-    known = [values[:n] for values, n in channels]
-    positive = np.array([bool((values > 0).all()) for values in known])
+    pairs = list(zip(series, steps, strict=True))
+    known = [values[:n] for single, n in pairs for values in single.values.T]
+    observed = [mask[:n] for single, n in pairs for mask in single.observed.T]
+    positive = np.array([bool((values > 0).all()) for single in series for values in single.values.T])
     wanted = np.full(len(known), bool(logs)) if logs is None or isinstance(logs, bool) else logs.ravel()
     count = len(bank.models)
     errors, counts = np.full((len(known), 2 * count), np.inf), np.zeros(len(known))
     for is_log in (False, True):
         is_allowed = np.full(len(known), True) if logs is None else (wanted & positive) == is_log
         usable = np.flatnonzero(is_allowed & (positive | (not is_log)))
-        for chunk in _chunks([len(known[index]) for index in usable]):
+        for chunk in _chunks(bank, [len(known[index]) for index in usable]):
             rows = usable[chunk]
             scaled, inverse = zip(*(_scaled(known[row], is_log, bank.period) for row in rows), strict=True)
-            means, counted = bank.errors(scaled, [len(values) for values in scaled], inverse)
+            means, counted = bank.errors(scaled, [observed[row] for row in rows], inverse)
             errors[rows, count * is_log : count * (is_log + 1)] = means
             counts[rows] = counted
     weights, prior = model_weights(errors, counts, prior)
@@ -250,7 +263,7 @@ def weigh(
     logged = (halves[:, 1].sum(1) > halves[:, 0].sum(1)) & positive
     own = halves[np.arange(len(halves)), logged.astype(int)]
     own = own / np.maximum(own.sum(1, keepdims=True), 1e-300)
-    floors = np.where(logged, [float(values[:n].min()) / 2 for values, n in channels], 0.0)
+    floors = np.where(logged, [_FLOOR * float(values.min()) for values in known], 0.0)
     shape = len(series), series[0].values.shape[1]
     return floors.reshape(shape), torch.from_numpy(own).view(*shape, -1), prior
 
@@ -260,7 +273,7 @@ def run_local(bank: Bank, series: Sequence[Array], steps: Sequence[int], weights
     channels = [(values, n) for table, n in zip(series, steps, strict=True) for values in table.T]
     found: list[Tensor] = [torch.zeros(0)] * len(channels)
     flat = weights.flatten(0, 1)
-    for chunk in _chunks([len(values) for values, _ in channels]):
+    for chunk in _chunks(bank, [len(values) for values, _ in channels]):
         states = bank.states([channels[index][0] for index in chunk], [channels[index][1] for index in chunk])
         collapsed = bank.collapse(states, flat[chunk]).float()
         for place, index in enumerate(chunk):
@@ -279,11 +292,12 @@ def _scaled(values: Array, is_log: bool, period: int) -> tuple[Array, Inverse]:
     return (read - mean) / scale, Inverse(mean, scale, is_log, unit if unit > 0 else 1.0)
 
 
-def _chunks(lengths: Sequence[int]) -> Iterator[list[int]]:
+def _chunks(bank: Bank, lengths: Sequence[int]) -> Iterator[list[int]]:
     """Yield the indices of series that run together, those of similar lengths."""
     order = sorted(range(len(lengths)), key=lambda index: lengths[index])
     while order:
-        together = max(1, min(_TOGETHER, _MAX_STEPS // max(1, lengths[order[-1]])))
+        numbers = max(1, lengths[order[-1]]) * len(bank.models) * (bank.size + _MAX_AHEAD)
+        together = max(1, min(_TOGETHER, _MAX_NUMBERS // numbers))
         yield order[-together:]
         del order[-together:]
 

@@ -90,7 +90,7 @@ def write_page(
         missing={} if len(explanation.modes) else {"modes": _NO_MODES},
         outlook=Outlook(tuple(past), tuple(future), bands),
         findings=explanation.reading,
-        notices=explanation.notices,
+        notices=tuple(text for text in (*explanation.notices, explanation.smoothing) if text),
     )
     return write_text(path, page(reading))
 

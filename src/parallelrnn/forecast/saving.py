@@ -49,6 +49,7 @@ _ROWS = ("values", "observed", "past", "future")  # arrays with a row for each s
 _SCALES = ("mean", "scale", "integer_valued", "non_negative", "floor")
 _EXOG = ("past", "future", "static")
 _ENCODED = ("state", "level", "scale", "exog_effect", "local")
+_LOCAL = ("prior", "weights", "states")
 _INTEGERS = (
     *("series.steps", "cycle.series", "sample.origins"),
     *("calibration.changed", "findings.kind", "findings.rest"),
@@ -99,11 +100,7 @@ def save(path: str | Path, forecaster: Forecaster, state: ForecasterState, backe
         "findings.rest": np.array([0 if state.findings is None else RESTS.index(state.findings.rest)]),
     }
     if state.local is not None:
-        arrays |= {
-            "local.prior": state.local.prior,
-            "local.weights": state.local.weights.numpy(),
-            "local.states": state.local.states.numpy(),
-        }
+        arrays |= {f"local.{name}": np.asarray(getattr(state.local, name)) for name in _LOCAL}
     if state.findings is None:
         arrays = {name: array for name, array in arrays.items() if not name.startswith("findings.")}
     tensors = {
@@ -207,7 +204,7 @@ def _findings(arrays: dict[str, Any], grid: Grid, horizon: int, series: int) -> 
 
 def _local_models(config: NetworkConfig, metadata: Metadata, tensors: Tensors) -> LocalModels | None:
     """Return the local models, None if the network forecasts alone."""
-    if config.share == 1:
+    if "local.weights" not in tensors:
         return None
     weights, states = tensors["local.weights"], tensors["local.states"]
     bank, prior = Bank(config.season, config.horizon), tensors["local.prior"].numpy()
@@ -237,7 +234,9 @@ def _check_metadata(
             "lookback": 1 <= config.lookback <= _MAX_LOOKBACK,
             "share": 0 <= config.share <= 1,
             "season": 1 <= config.season <= MAX_PERIOD,
-            "logs": metadata["logs"] in (None, True, False),
+            "logs": metadata["logs"] is None or isinstance(metadata["logs"], bool),
+            "local": all(_is_finite(tensors[f"local.{name}"]) for name in _LOCAL if f"local.{name}" in tensors),
+            "scaler": _is_finite(tensors["scaler"]) and bool((tensors["scaler"][:, [1, -1]] >= 0).all()),
             "backend": metadata["backend"] in _BACKENDS,
             "quantiles": config.quantiles == len(forecaster.quantiles or [0]),
             "periods": all(period >= 2 for period in metadata["periods"]),
@@ -253,6 +252,10 @@ def _check_metadata(
     )
 
 
+def _is_finite(tensor: Tensor) -> bool:
+    return tensor.is_floating_point() and bool(tensor.isfinite().all())
+
+
 def _in_range(name: str, count: int, tensors: Tensors) -> bool:
     return name not in tensors or bool(((tensors[name] >= 0) & (tensors[name] < count)).all())
 
@@ -265,10 +268,10 @@ def _shapes(config: NetworkConfig, count: int, tensors: Tensors) -> dict[str, tu
     if "findings.kind" in tensors:
         rows = len(tensors["findings.kind"])
         findings = {"kind": (rows,), "numbers": (rows, len(NUMBERS), 3), "explained": (1,), "rest": (1,)}
-    local, parts = {}, 0
-    if config.share < 1:
+    local, parts = {}, 0 if config.share == 1 else len(PARTS) + 1
+    if "local.weights" in tensors or config.share < 1:
         bank = Bank(config.season, config.horizon)
-        models, parts = len(bank.models), len(PARTS) + 1
+        models = len(bank.models)
         local = {"prior": (2 * models,), "weights": (count, channels, models), "states": (count, channels, bank.size)}
     return {
         **{f"local.{name}": shape for name, shape in local.items()},

@@ -17,7 +17,13 @@ from torch import Tensor
 from parallelrnn.errors import ArgumentError
 from parallelrnn.forecast.conformal import Calibration, are_enough, calibration_residuals
 from parallelrnn.forecast.data import Array, Columns, Series
-from parallelrnn.forecast.decomposition import Components, Explanation, decompose, memory_features
+from parallelrnn.forecast.decomposition import (
+    Components,
+    Explanation,
+    decompose,
+    describe_smoothing,
+    memory_features,
+)
 from parallelrnn.forecast.frequency import Grid
 from parallelrnn.forecast.local import LocalModels, run_local, weigh
 from parallelrnn.forecast.model import EncodedWindows, Network
@@ -28,6 +34,7 @@ from parallelrnn.nn import WaveDecoder
 
 _DEFAULT_LEVELS = (95.0, 80.0)  # per cent
 _SAME_QUANTILE = 1e-9
+_VALIDATION_PART = 5  # a fifth of a series validates
 _MOST_NOTICES = 3  # series that a notice names
 
 
@@ -84,15 +91,17 @@ class ForecasterState:
             ]
         )
         scalers = [self.scalers[row] if row >= 0 else next(fresh) for row in rows]
-        local = None if self.local is None else self._local_states(self.local, series, scalers, rows, weights)
+        local = None
+        if self.local is not None and config.share < 1:
+            local = self._local_states(self.local, series, scalers, rows, weights)
         return WindowDataset(series, scalers, self.covariates, config.lookback, config.horizon, future_exog, local)
 
     def _weigh_new(self, series: Sequence[Series]) -> tuple[Sequence[Array | None], Tensor | None]:
         """Return the floors of new series, and the weights of their local models (N, C, models)."""
         if self.local is None or not series:
             return [None] * len(series), None
-        lengths = [len(single) for single in series]
-        floors, weights, _ = weigh(self.local.bank, series, lengths, self.local.logs, self.local.prior)
+        known = [len(own) - len(own) // _VALIDATION_PART for own in series]  # the rest may calibrate intervals
+        floors, weights, _ = weigh(self.local.bank, series, known, self.local.logs, self.local.prior)
         return list(floors), weights
 
     def _local_states(
@@ -111,13 +120,16 @@ class ForecasterState:
             return [torch.cat([zeros, state[None]]) for zeros, state in zip(before, local.states, strict=True)]
         fresh = iter(() if new is None else new)
         weights = torch.stack([local.weights[row] if row >= 0 else next(fresh) for row in rows])
-        # What models begin with may depend on what was known when they were fitted, not on what came later.
-        ends = [
-            self.recent[row].end - own.position if row >= 0 else len(own) for row, own in zip(rows, series, strict=True)
-        ]
-        steps = [n if 0 < n < len(own) else len(own) for n, own in zip(ends, series, strict=True)]
-        tables = [scaler.with_cycles(own) for scaler, own in zip(scalers, series, strict=True)]
-        return run_local(local.bank, tables, steps, weights)
+        tables, steps, added = [], [], []
+        for row, own, scaler in zip(rows, series, scalers, strict=True):
+            known = own if row < 0 else own.after(self.recent[row])
+            # What models begin with may depend on what was known when they were fitted, not on what came later.
+            end = len(known) if row < 0 else self.recent[row].end - known.position
+            tables.append(scaler.with_cycles(known))
+            steps.append(end if local.bank.least_steps <= end < len(known) else len(known))
+            added.append(len(known) - len(own))
+        states = run_local(local.bank, tables, steps, weights)
+        return [own[before:] for own, before in zip(states, added, strict=True)]
 
     def recalibrate(self, dataset: WindowDataset) -> Calibration:
         """Calibrate on forecasts of these series that training did not see; where there are few, as after training."""
@@ -224,7 +236,10 @@ class ForecasterState:
         modes = sample.table(time, where, current)
         features = memory_features(self.network, time, self.local)
         notices = tuple(self.change_notices(self.recent, self.calibration))
-        return Explanation(modes, features, table, self.findings, notices, backend)
+        smoothing = ""
+        if self.local is not None:
+            smoothing = describe_smoothing(self.local, self.scalers, 1 - self.network.config.share, time)
+        return Explanation(modes, features, table, self.findings, notices, backend, smoothing)
 
     def default_levels(self) -> tuple[float, ...]:
         """Return the levels to show where the user gives none, as far as the data support them; the widest first."""

@@ -48,6 +48,8 @@ MARKED_TABLES: dict[str, str] = {
     "recovery-errors": "parallelrnn.lab.benchmarks.recovery:errors",
     "recovery-features": "parallelrnn.lab.benchmarks.recovery:feature_errors",
     "recovery-tanh": "parallelrnn.lab.benchmarks.recovery:tanh_errors",
+    "tasks": "parallelrnn.lab.benchmarks.tasks:table",
+    "tasks-details": "parallelrnn.lab.benchmarks.tasks:details",
     "regression": "parallelrnn.lab.benchmarks.regression:table",
 }
 
