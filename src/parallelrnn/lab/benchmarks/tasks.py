@@ -1,7 +1,7 @@
 """Forecasts of data that had no part in the making of this package: business, tourism and birth series.
 
     pip install 'parallelrnn[demo]' statsforecast==2.1.1
-    python -m parallelrnn.lab.benchmarks.tasks DATA        # minutes; the same command resumes
+    python -m parallelrnn.lab.benchmarks.tasks DATA        # AutoARIMA takes hours, the others minutes; it resumes
 
 DATA is a folder with `<task>.csv.gz`: unique_id, ds, y, and split (train or test). One fit on the training part; of
 several windows, which are a horizon apart and end with the table, each is forecast from what is known by then. Defaults
@@ -159,10 +159,11 @@ _METHODS: dict[str, Callable[[Any, Task], Callable[[Any], Any]]] = {
 def table(results: Path) -> Table:
     """Return the errors of all methods by task, and their geometric means relative to the last season's, as published.
 
-    Those are over the tasks that all methods have run, of quantile losses also those that have a published one.
+    Those are over the tasks that all methods with any results have run, and of which there is a published error.
     """
     scores = _load(results)
-    complete = [task for task in TASKS if all((task, method) in scores for method in METHODS)]
+    ran = [method for method in METHODS if any((task, method) in scores for task in TASKS)]
+    complete = [task for task in TASKS if all((task, method) in scores for method in ran)]
     rows = []
     for metric, title in (("mase", "MASE"), ("wql", "WQL")):
         for task in TASKS:
@@ -171,8 +172,8 @@ def table(results: Path) -> Table:
         units = {task: getattr(TASKS[task], f"naive_{metric}") for task in complete}
         known = [task for task in complete if not math.isnan(units[task])]
         if known:
-            logs = [[math.log(scores[task, method][metric] / units[task]) for task in known] for method in METHODS]
-            means = [f"{math.exp(float(np.mean(own))):.3f}" for own in logs]
+            logs = {own: [math.log(scores[task, own][metric] / units[task]) for task in known] for own in ran}
+            means = [f"{math.exp(float(np.mean(logs[own]))):.3f}" if own in logs else "-" for own in METHODS]
             rows.append([title, f"relative to the last season, {len(known)} tasks", *means])
     return Table(["error", "task", *METHODS], rows)
 
