@@ -90,7 +90,8 @@ class Forecaster:
     horizon
         Steps to forecast.
     lookback
-        Steps that a forecast looks back; by default 336, or a quarter of the typical series if that is less.
+        Steps that the network looks back; by default 336, or if that is less, a quarter of the typical series or three
+        seasons.
     cell
         What remembers: "linear" blocks, whose memory can be read exactly; or "rnn", "lstm", "gru", or "brt", a
         Block-Recurrent Transformer.
