@@ -37,7 +37,7 @@ _VALIDATION_PART = 5  # a fifth of a series validates
 # tolerance from which training does is taken.
 _PRUNING_TOLERANCES = (0.03, 0.005)
 _LOGS = {"auto": None, "log": True, None: False}  # by transform
-_MANY_STEPS, _LONG_SERIES = 20_000, 300  # of all series, or of one, that a network takes to add anything
+_MANY_STEPS, _LONG_SERIES = 20_000, 120  # of all series, or of one, that a network takes to add anything
 _SHARES = tuple(n / 10 for n in range(11))  # of the network in forecasts
 _MAX_SHARED = 20_000  # windows that shares are compared on
 _NO_WORSE = 1.001  # times the validation loss before
