@@ -131,8 +131,8 @@ def _memory_along(local: LocalDynamics) -> str:
 def _validity(reading: Reading) -> str:
     if reading.outlook is not None:
         return (
-            "Each forecast is exactly the sum of the parts listed below. These describe the model, not necessarily the "
-            "series."
+            "Each forecast is exactly the sum of the parts listed below, or their product where a series is read as "
+            "logarithms. These describe the model, not necessarily the series."
         )
     if reading.is_linear:
         return "The model is linear, so all of this is exact for the model, but not necessarily true of the series."
