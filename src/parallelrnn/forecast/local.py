@@ -304,8 +304,8 @@ def _chunks(bank: Bank, lengths: Sequence[int]) -> Iterator[list[int]]:
 
 def season_of(periods: Sequence[float]) -> int:
     """Return the period of the season that local models smooth, 1 for none."""
-    whole = [round(period) for period in periods if abs(period - round(period)) < 1e-9 and period <= MAX_PERIOD]
-    return max(whole, default=1)
+    integers = [round(period) for period in periods if abs(period - round(period)) < 1e-9 and period <= MAX_PERIOD]
+    return max(integers, default=1)
 
 
 def _starts(values: Array, period: int) -> NDArray[np.float64]:

@@ -123,7 +123,7 @@ class ForecasterState:
         tables, steps, added = [], [], []
         for row, own, scaler in zip(rows, series, scalers, strict=True):
             known = own if row < 0 else own.after(self.recent[row])
-            # What models begin with may depend on what was known when they were fitted, not on what came later.
+            # What models begin with may depend on what was known when they were fitted, not on later values.
             end = len(known) if row < 0 else self.recent[row].end - known.position
             tables.append(scaler.with_cycles(known))
             steps.append(end if local.bank.least_steps <= end < len(known) else len(known))
