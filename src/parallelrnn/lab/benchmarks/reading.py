@@ -248,8 +248,10 @@ def _jobs(seed: int) -> list[tuple[dict[str, Any], int]]:
     rest = [config for config in planted if config not in clear]
     jobs = [(config, FINDINGS) for config in (*clear, *empty)] + [(config, EXACT) for config in clear]
     jobs += [(config, PERIODOGRAM) for config in (*empty, *planted) if config.get("count", 1) == 1]
-    jobs += [(config, method) for config in rest for method in (FINDINGS, EXACT)]
-    jobs += [(config, COMPONENTS) for config in planted if len(config["periods"]) == 1]
+    jobs += [(config, FINDINGS) for config in rest]
+    jobs += [(config, COMPONENTS) for config in clear if len(config["periods"]) == 1]
+    jobs += [(config, EXACT) for config in rest]
+    jobs += [(config, COMPONENTS) for config in rest if len(config["periods"]) == 1]
     jobs += [
         ({**config, "series": "lookbacks", "lookback": lookback}, FINDINGS)
         for config in clear
