@@ -78,7 +78,7 @@ def test_limits_after_a_change_hold_as_many_errors_as_they_say() -> None:
     for seed in range(30):
         errors = errors_of(seed, 200 + HORIZON)
         errors[140:] *= 3
-        width = adapted_quantiles(consecutive(errors[:200]), 60, torch.tensor([0.8]))[0, :, 0].numpy()
+        width = adapted_quantiles(consecutive(errors[:200]), 60, torch.tensor([0.8]))[0][0, :, 0].numpy()
         inside.append((abs(errors[200:]) <= width).mean())
     assert 0.72 < np.mean(inside) < 0.92  # of 240 errors; the deviation is below 0.03
 
@@ -86,7 +86,7 @@ def test_limits_after_a_change_hold_as_many_errors_as_they_say() -> None:
 def test_a_bias_that_grows_is_continued() -> None:
     errors = errors_of(4, 200)
     errors[150:] += 0.2 * np.arange(50)
-    width = adapted_quantiles(consecutive(errors), 50, torch.tensor([0.8]))[0, :, 0].numpy()
+    width = adapted_quantiles(consecutive(errors), 50, torch.tensor([0.8]))[0][0, :, 0].numpy()
     expected = 0.2 * np.arange(50, 50 + HORIZON)  # the bias to come
     assert (width > expected).all()
     assert (width < expected + 4).all()

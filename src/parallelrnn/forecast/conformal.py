@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +17,12 @@ from parallelrnn.forecast.change import adapted_quantiles, find_change
 from parallelrnn.forecast.data import warn_user
 from parallelrnn.forecast.windows import WindowDataset
 
-LEVELS = 200  # levels at which the absolute residuals of a series are stored
+# Levels at which the absolute residuals of a series are stored; closer where intervals are asked for.
+LEVELS = torch.tensor(
+    [0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 0.825, 0.85, 0.875, 0.9, 0.925, 0.95, 0.975, 0.99, 1.0],
+    dtype=torch.float64,
+)
+_ROUNDED_UP = 1 + 2**-10  # what is stored in half precision is no less than it was
 MIN_RESIDUALS = 50  # at every step ahead, for a series to be calibrated by itself
 _BEGINNING = 6  # steps of a series, before which its errors are not typical
 _MAX_TYPICAL = 64  # windows of a series that tell how large its errors are, and series that are looked at together
@@ -31,10 +36,16 @@ _INDEPENDENT_PER_HORIZON = 5.0
 
 @dataclass(frozen=True)
 class Calibration:
-    """Quantiles of the absolute residuals of each series, enough for intervals of any level."""
+    """Quantiles of the absolute residuals of each series, enough for intervals of any level.
 
-    table: Tensor  # (series, LEVELS, H, C): the residuals at levels 1 / LEVELS, 2 / LEVELS, ..., 1
-    counts: Tensor  # (series, H), the number of residuals that they come from
+    Series with few residuals share a row of the table, each at its own scale.
+    """
+
+    table: Tensor  # (rows, LEVELS, H, C), residuals at these levels, relative to their size; in half precision
+    size: Tensor  # (rows, H, C), the root mean square of the residuals
+    counts: Tensor  # (rows, H), the number of residuals that they come from
+    row: Tensor  # (series,), of the table
+    scale: Tensor  # (series, C), of the residuals of a series relative to those of its row
     changed: Tensor  # (series,), for how many steps errors have been larger than before; 0 if they are not
 
     @classmethod
@@ -43,30 +54,51 @@ class Calibration:
 
         Those that are `ordered` come from consecutive forecasts of one series, in which errors may change.
         """
-        levels = torch.arange(1, LEVELS + 1, dtype=torch.float64) / LEVELS
-        tables = [_upper_quantiles(own.abs(), levels) for own in residuals]
+        tables = [_upper_quantiles(own.abs(), LEVELS) for own in residuals]
+        sizes = [own.square().nanmean(0).sqrt() for own in residuals]
         changed = [find_change(own) if is_one else 0 for own, is_one in zip(residuals, ordered, strict=True)]
         counts = [(~own.isnan()).sum(0).amin(-1) for own in residuals]
         for index, since in enumerate(changed):
             if since:
-                adapted = adapted_quantiles(residuals[index], since, levels)
+                adapted, size = adapted_quantiles(residuals[index], since, LEVELS)
                 tables[index] = torch.where(adapted.isnan(), tables[index], adapted)
+                sizes[index] = torch.where(size.isnan(), sizes[index], size)
                 counts[index] = counts[index].clamp(max=since)
-        return cls(torch.stack(tables), torch.stack(counts), torch.tensor(changed))
+        return cls._each(torch.stack(tables), torch.stack(sizes), torch.stack(counts), torch.tensor(changed))
+
+    @classmethod
+    def from_levels(cls, table: Tensor, counts: Tensor) -> Calibration:
+        """Take over a table (series, levels, H, C) of residuals at levels that are equally far apart, as 0.1.0 had."""
+        kept = (LEVELS * table.shape[1]).round().long() - 1
+        changed = torch.zeros(len(table), dtype=torch.int64)
+        return cls._each(table[:, kept], table.square().mean(1).sqrt(), counts, changed)
+
+    @classmethod
+    def _each(cls, table: Tensor, size: Tensor, counts: Tensor, changed: Tensor) -> Calibration:
+        """Return a calibration in which each series has a row of its own."""
+        relative = _ROUNDED_UP * table / torch.where(size > 0, size, 1.0)[:, None]
+        scale = size.new_ones(len(size), size.shape[-1])
+        return cls(relative.half(), size, counts, torch.arange(len(size)), scale, changed)
 
     @classmethod
     def cat(cls, parts: Sequence[Calibration]) -> Calibration:
         """Join those of several series."""
-        return cls(*(torch.cat([getattr(part, name) for part in parts]) for name in ("table", "counts", "changed")))
+        names = [field.name for field in fields(cls)]
+        joined = {name: torch.cat([getattr(part, name) for part in parts]) for name in names}
+        before = torch.tensor([0, *(len(part.table) for part in parts[:-1])]).cumsum(0)
+        joined["row"] += before.repeat_interleave(torch.tensor([len(part.row) for part in parts]))
+        return cls(**joined)
 
     def rows(self, indices: Sequence[int]) -> Calibration:
         """Return those of some series."""
-        rows = list(indices)
-        return Calibration(self.table[rows], self.counts[rows], self.changed[rows])
+        kept, row = self.row[list(indices)].unique(return_inverse=True)
+        shared = {name: getattr(self, name)[kept] for name in ("table", "size", "counts")}
+        own = {name: getattr(self, name)[list(indices)] for name in ("scale", "changed")}
+        return Calibration(row=row, **shared, **own)
 
     def supports(self, level: float) -> bool:
         """Return whether every series has residuals enough for an interval of `level` per cent."""
-        return int(self.counts.min()) >= _min_count(level)
+        return int(self.counts[self.row].min()) >= _min_count(level)
 
     def conformal_quantile(self, level: float) -> Tensor:
         """Return the half-width (series, H, C) of intervals that cover `level` per cent.
@@ -75,7 +107,7 @@ class Calibration:
         residuals stay as they have been. Where n is too small for that, residuals are assumed to be normal, with a
         warning.
         """
-        fewest, needed = int(self.counts.min()), _min_count(level)
+        fewest, needed = int(self.counts[self.row].min()), _min_count(level)
         if not fewest:
             problem = "a series has no calibration residuals, so no interval can be computed"
             raise TableError(problem, hint="give it at least 2 x horizon steps")
@@ -87,42 +119,54 @@ class Calibration:
         part = level / 100
         ahead = torch.arange(1, self.counts.shape[1] + 1)
         counts = self.counts.double()
-        independent = torch.minimum(counts, _INDEPENDENT_PER_HORIZON * counts / ahead)  # (series, H)
+        independent = torch.minimum(counts, _INDEPENDENT_PER_HORIZON * counts / ahead)  # (rows, H)
         rank = (part * (independent + 1) / independent).clamp(max=1)
-        stored_level = torch.ceil(rank * counts - 1e-9) / counts
-        index = torch.ceil(stored_level * LEVELS - 1e-9).long().clamp(1, LEVELS) - 1  # (series, H)
-        channels = self.table.shape[-1]
-        widths = self.table.gather(1, index[:, None, :, None].expand(-1, 1, -1, channels))[:, 0]
+        widths = self._residual_at(torch.ceil(rank * counts - 1e-9) / counts)
         too_few = independent < needed
-        if not too_few.any():
-            return widths
-        from scipy.special import stdtrit  # not at the top: it takes long to import
+        if too_few.any():
+            from scipy.special import stdtrit  # not at the top: it takes long to import
 
-        # As wide as Student's t has it for normal residuals around zero, and no narrower than the largest residual.
-        factor = torch.from_numpy(stdtrit(independent.clamp(min=1).numpy(), (1 + part) / 2))[..., None]
-        normal = (factor * self.table.double().square().mean(1).sqrt()).to(widths)
-        return torch.where(too_few[..., None], torch.maximum(normal, self.table[:, -1]), widths)
+            # As wide as Student's t has it for normal residuals around zero, and no narrower than the largest residual.
+            factor = torch.from_numpy(stdtrit(independent.clamp(min=1).numpy(), (1 + part) / 2))[..., None]
+            largest = self.table[:, -1].to(self.size) * self.size
+            widths = torch.where(too_few[..., None], torch.maximum((factor * self.size).to(widths), largest), widths)
+        return widths[self.row] * self.scale[:, None]
+
+    def _residual_at(self, level: Tensor) -> Tensor:
+        """Return the residuals (rows, H, C) at levels (rows, H), between those that are stored in a straight line."""
+        above = torch.searchsorted(LEVELS, level - 1e-9).clamp(max=len(LEVELS) - 1)
+        below = (above - 1).clamp(min=0)
+        part = ((level - LEVELS[below]) / (LEVELS[above] - LEVELS[below])).nan_to_num(1.0).clamp(0, 1)
+        low, high = (
+            self.table.gather(1, index[:, None, :, None].expand(-1, 1, -1, self.table.shape[-1]))[:, 0].to(self.size)
+            for index in (below, above)
+        )
+        return torch.lerp(low, high, part[..., None].to(low)) * self.size
 
 
 def calibrate(network: nn.Module, dataset: WindowDataset, median_index: int, first: Sequence[int]) -> Calibration:
     """Calibrate on the recent residuals of each series, which best tell how far off the next forecast will be.
 
-    Series with few of them share those of all, relative to the size of each one's errors in training; the last row of
-    the table holds these, for new series.
+    Series with few of them share those of all, relative to the size of each one's errors before. Where errors grow,
+    they go on to: intervals are relative to the size of errors up to now. The last of all is for new series.
     """
     residuals = calibration_residuals(network, dataset, median_index, first)
-    sizes = _typical_errors(network, dataset, median_index, first)
-    pooled = torch.cat([own / size for own, size in zip(residuals, sizes, strict=True)])
+    before = _typical_errors(network, dataset, median_index, first)
+    latest = _typical_errors(network, dataset, median_index, dataset.lengths.tolist())
+    pooled = torch.cat([own / size for own, size in zip(residuals, before, strict=True)])
     pooled = pooled[:: max(1, len(pooled) // recent_windows(dataset.horizon))]
-    alone = [are_enough(own) for own in residuals]
-    each = [own if is_enough else pooled * size for own, size, is_enough in zip(residuals, sizes, alone, strict=True)]
-    return Calibration.of([*each, pooled * sizes.median(0).values], [*alone, False])
+    alone = [index for index, own in enumerate(residuals) if are_enough(own)]
+    shared = Calibration.of([*(residuals[index] for index in alone), pooled], [*[True] * len(alone), False])
+    row, changed = (torch.full((len(residuals) + 1,), value) for value in (len(alone), 0))
+    scale = torch.cat([latest, latest.median(0).values[None]])
+    row[alone], scale[alone], changed[alone] = shared.row[:-1], 1.0, shared.changed[:-1]
+    return replace(shared, row=row, scale=scale, changed=changed)
 
 
 def _typical_errors(
     network: nn.Module, dataset: WindowDataset, median_index: int, first: Sequence[int]
 ) -> Tensor:  # (series, C)
-    """Return the mean size of the residuals of each series in training, of the panel where there are none."""
+    """Return the mean size of the residuals of each series before `first`, of the panel where there are none."""
     windows = []
     for index, end in enumerate(first):
         last = end - dataset.horizon + 1 if end > dataset.horizon + 1 else end

@@ -50,9 +50,10 @@ _SCALES = ("mean", "scale", "integer_valued", "non_negative", "floor")
 _EXOG = ("past", "future", "static")
 _ENCODED = ("state", "level", "scale", "exog_effect", "local")
 _LOCAL = ("prior", "weights", "states")
+_CALIBRATION = ("table", "size", "counts", "row", "scale", "changed")
 _INTEGERS = (
     *("series.steps", "cycle.series", "sample.origins"),
-    *("calibration.changed", "findings.kind", "findings.rest"),
+    *("calibration.row", "calibration.changed", "findings.kind", "findings.rest"),
 )
 # Arguments that the network has too; None leaves the choice to `fit`.
 _SHARED = (
@@ -106,9 +107,7 @@ def save(path: str | Path, forecaster: Forecaster, state: ForecasterState, backe
     tensors = {
         **{f"network.{name}": tensor for name, tensor in state.network.state_dict().items()},
         **{name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()},
-        "calibration.table": state.calibration.table,
-        "calibration.counts": state.calibration.counts,
-        "calibration.changed": state.calibration.changed,
+        **{f"calibration.{name}": getattr(state.calibration, name) for name in _CALIBRATION},
         **{f"sample.{name}": getattr(state.sample, name) for name in _ENCODED},
     }
     return save_model(path, KIND, VERSION, metadata, tensors)
@@ -179,7 +178,7 @@ def _build(cls: type[Forecaster], metadata: Metadata, tensors: Tensors) -> tuple
         ),
         trained_until=tuple(trained_until.tolist()),
         recent=tuple(Series(**dict(zip(keys, values, strict=True))) for values in series),
-        calibration=Calibration(*(tensors[f"calibration.{name}"] for name in ("table", "counts", "changed"))),
+        calibration=Calibration(**{name: tensors[f"calibration.{name}"] for name in _CALIBRATION}),
         sample=EncodedWindows(**{name: tensors[f"sample.{name}"] for name in _ENCODED}),
         sample_origins=arrays["sample.origins"],
         quantiles=None if forecaster.quantiles is None else tuple(forecaster.quantiles),
@@ -219,7 +218,7 @@ def _check_metadata(
     check_choice("decoder", config.decoder, DECODERS)
     check_choice("normalize", config.normalize, NORMALIZATIONS)
     names, has_waves = metadata["names"], config.decoder == "waves"
-    count, _, horizon, channels = tensors["calibration.table"].shape
+    rows, _, horizon, channels = tensors["calibration.table"].shape
     check_agreement(
         {
             **check_encoder(config, "network.encoder", tensors),
@@ -227,7 +226,7 @@ def _check_metadata(
             "normalize": forecaster.normalize in ("auto", config.normalize),
             "horizon": horizon == config.horizon == forecaster.horizon,
             "channels": channels == config.channels,
-            "series": 0 < len(names) == count - 1,
+            "series": 0 < len(names) == len(tensors["calibration.row"]) - 1,
             "names": all(map(_is_plain, names)) and len(set(names)) == len(names),
             "num_waves": not has_waves or len(tensors["network.decoder.log_rate"]) == config.num_waves,
             "num_decays": not has_waves or len(tensors["network.decoder.decay_log_rate"]) == config.num_decays,
@@ -247,6 +246,7 @@ def _check_metadata(
             "findings": _in_range("findings.kind", len(KINDS), tensors)
             and _in_range("findings.rest", len(RESTS), tensors),
             "changes": _in_range("calibration.changed", _MAX_LOOKBACK, tensors),
+            "calibration": _in_range("calibration.row", rows, tensors),
             "integers": all(tensors[name].dtype == torch.int64 for name in _INTEGERS if name in tensors),
         }
     )
@@ -264,10 +264,10 @@ def _shapes(config: NetworkConfig, count: int, tensors: Tensors) -> dict[str, tu
     """Return the shapes of all tensors but those of the network; `count` is the number of series."""
     channels, horizon, steps = config.channels, config.horizon, len(tensors["series.values"])
     cycles, sample = len(tensors["cycle.series"]), len(tensors["sample.origins"])
-    findings = {}
+    rows, findings = len(tensors["calibration.table"]), {}
     if "findings.kind" in tensors:
-        rows = len(tensors["findings.kind"])
-        findings = {"kind": (rows,), "numbers": (rows, len(NUMBERS), 3), "explained": (1,), "rest": (1,)}
+        found = len(tensors["findings.kind"])
+        findings = {"kind": (found,), "numbers": (found, len(NUMBERS), 3), "explained": (1,), "rest": (1,)}
     local, parts = {}, 0 if config.share == 1 else len(PARTS) + 1
     if "local.weights" in tensors or config.share < 1:
         bank = Bank(config.season, config.horizon)
@@ -285,9 +285,11 @@ def _shapes(config: NetworkConfig, count: int, tensors: Tensors) -> dict[str, tu
         "cycle.series": (cycles,),
         "cycle.period": (cycles,),
         "cycle.waves": (cycles, 2, HARMONICS, channels),
-        "calibration.table": (count + 1, LEVELS, horizon, channels),
-        "calibration.counts": (count + 1, horizon),
-        "calibration.changed": (count + 1,),
+        "calibration.table": (rows, len(LEVELS), horizon, channels),
+        "calibration.size": (rows, horizon, channels),
+        "calibration.counts": (rows, horizon),
+        "calibration.scale": (count + 1, channels),
+        **{f"calibration.{name}": (count + 1,) for name in ("row", "changed")},
         "sample.origins": (sample, 2),
         "sample.state": (sample, config.hidden_size + config.static),
         **{f"sample.{name}": (sample, 1, channels) for name in ("level", "scale")},
@@ -317,11 +319,12 @@ def _upgrade(metadata: Metadata, tensors: Tensors) -> tuple[Metadata, Tensors]:
     waves = [torch.stack([tensors[f"series.{i}.{name}.{n}"] for name in ("cosines", "sines")]) for i, n in cycles]
     zeros = torch.zeros(len(series), channels, dtype=torch.float64)
     none = torch.zeros(0, 2, HARMONICS, channels, dtype=torch.float64)
-    upgraded = {name: tensor for name, tensor in tensors.items() if name.startswith(("network.", "calibration."))}
+    upgraded = {name: tensor for name, tensor in tensors.items() if name.startswith("network.")}
+    calibration = Calibration.from_levels(tensors["calibration.table"], tensors["calibration.counts"])
+    upgraded |= {f"calibration.{name}": getattr(calibration, name) for name in _CALIBRATION}
     for name, old in (("past", "past"), ("future", "known"), ("static", "static")):
         upgraded[f"covariates.{name}"] = torch.stack([tensors[f"covariates.{old}_{part}"] for part in _SCALES[:2]])
     upgraded |= {
-        "calibration.changed": torch.zeros(len(series) + 1, dtype=torch.int64),
         **{f"series.{name}": torch.cat(each(name)) for name in _ROWS},
         "series.static": torch.stack(each("static")),
         "series.steps": integers(steps, 3),

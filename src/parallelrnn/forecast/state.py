@@ -140,16 +140,19 @@ class ForecasterState:
             full = max(1, min(dataset.lookback, len(series)))  # looks back as far as the window at the end
             first.append(max(full, (0 if row < 0 else self.trained_until[row]) - series.position))
         residuals = calibration_residuals(self.network, dataset, self.median_index, first)
-        each = [
-            Calibration.of([own], [True]) if are_enough(own) else self._fitted_calibration(row, series)
-            for row, own, series in zip(index, residuals, dataset.series, strict=True)
-        ]
-        return Calibration.cat(each)
+        own = [number for number, each in enumerate(residuals) if are_enough(each)]
+        parts = [self._fitted_calibration(index, dataset.series)]
+        if own:
+            parts.append(Calibration.of([residuals[number] for number in own], [True] * len(own)))
+        order = list(range(len(index)))
+        for place, number in enumerate(own):
+            order[number] = len(index) + place
+        return Calibration.cat(parts).rows(order)
 
-    def _fitted_calibration(self, row: int, series: Series) -> Calibration:
-        """Return the calibration of training, with a change as long ago as it is at the end of a newer series."""
-        fitted = self.calibration.rows([row])
-        later = series.end - self.recent[row].end
+    def _fitted_calibration(self, rows: Sequence[int], series: Sequence[Series]) -> Calibration:
+        """Return the calibration of training, with changes as long ago as they are at the ends of newer series."""
+        fitted = self.calibration.rows(rows)
+        later = torch.tensor([own.end - self.recent[row].end for row, own in zip(rows, series, strict=True)])
         return replace(fitted, changed=torch.where(fitted.changed > 0, (fitted.changed + later).clamp(min=0), 0))
 
     def change_notices(self, series: Sequence[Series], calibration: Calibration) -> list[str]:
