@@ -199,7 +199,7 @@ def test_an_explanation_names_the_cycles_with_their_shares(fitted: Forecaster) -
 
 
 def test_without_waves_there_are_no_modes_but_those_of_the_calendar(df: pd.DataFrame) -> None:
-    forecaster = quick(decoder="linear").fit(df)
+    forecaster = quick(decoder="linear", models="network").fit(df)
     assert [mode.source for mode in forecaster.explain().modes] == ["the calendar"]
     forecast = forecaster.predict(decompose=True)
     np.testing.assert_allclose(forecast[["level", "calendar 24 h", "decoder"]].sum(axis=1), forecast["yhat"], rtol=1e-5)

@@ -64,7 +64,9 @@ def test_series_are_kept_apart() -> None:
     residuals = torch.randn(100, 2, 1, generator=torch.Generator().manual_seed(0))
     calibration = Calibration.of([residuals, 10 * residuals], [False, False])
     torch.testing.assert_close(calibration.conformal_quantile(80)[1], 10 * calibration.conformal_quantile(80)[0])
-    torch.testing.assert_close(calibration.rows([1, 0, 1]).conformal_quantile(80)[2], calibration.conformal_quantile(80)[1])
+    torch.testing.assert_close(
+        calibration.rows([1, 0, 1]).conformal_quantile(80)[2], calibration.conformal_quantile(80)[1]
+    )
     torch.testing.assert_close(calibration.rows([1]).conformal_quantile(80)[0], calibration.conformal_quantile(80)[1])
 
 

@@ -145,7 +145,7 @@ def test_a_cycle_that_only_some_series_have_is_theirs() -> None:
     daily = hourly(144, ids=("b",), noise=0.01)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        forecaster = quick(48, 24, max_epochs=1).fit(pd.concat([flat, daily]), val_size=96)
+        forecaster = quick(48, 24, max_epochs=1, models="network").fit(pd.concat([flat, daily]), val_size=96)
     modes = forecaster.explain().modes
     calendar = next(mode for mode in modes if mode.source == "the calendar")
     assert calendar.part is not None

@@ -85,9 +85,18 @@ def test_the_past_does_not_depend_on_what_comes_later() -> None:
     changed = values.copy()
     changed[50:] = 7.0
     weights = torch.full((1, 1, len(bank.models)), 1 / len(bank.models))
-    before, after = (run_local(bank, [table], [40], weights)[0] for table in (values, changed))
+    before, after = (run_local(bank, [table], [40], weights, [40])[0] for table in (values, changed))
     torch.testing.assert_close(before[:50], after[:50])
     assert not torch.allclose(before[50:], after[50:])
+
+
+def test_what_was_long_ago_is_left_out() -> None:
+    values, bank = np.random.default_rng(0).standard_normal((900, 1)), Bank(1, 6)
+    weights = torch.full((1, 1, len(bank.models)), 1 / len(bank.models))
+    states = run_local(bank, [values], [800], weights, [800])[0]
+    assert 100 <= len(states) < 500  # those from step 800 on, and some before
+    changed = np.concatenate([values[:400] + 1e3, values[400:]])
+    torch.testing.assert_close(run_local(bank, [changed], [800], weights, [800])[0], states)
 
 
 def test_models_that_miss_less_weigh_more() -> None:

@@ -39,10 +39,11 @@ from parallelrnn.forecast.decomposition import Explanation
 from parallelrnn.forecast.findings import read_findings
 from parallelrnn.forecast.fitting import fit_panel
 from parallelrnn.forecast.frequency import Grid
-from parallelrnn.forecast.missing import MISSING
+from parallelrnn.forecast.missing import MISSING, fill_incomplete
 from parallelrnn.forecast.model import DECODERS, NORMALIZATIONS, EncodedWindows
 from parallelrnn.forecast.report import plot_forecast, write_page
 from parallelrnn.forecast.saving import load, save
+from parallelrnn.forecast.seasonality import calendar_periods
 from parallelrnn.forecast.state import ForecasterState
 from parallelrnn.forecast.windows import WindowDataset
 from parallelrnn.nn.encoder import CELLS, check_block_size
@@ -131,7 +132,8 @@ class Forecaster:
         positive; None: as they are. "auto": what forecasts each series better. Only with local models.
     missing
         "interpolate": gaps are filled by linear interpolation, with a warning, and do not count in training or
-        validation; or "error".
+        validation; nor does a last value so low that its period cannot have been over. Or "error": gaps are rejected,
+        and the last value is taken as it is.
     loss, learning_rate, batch_size, max_epochs, epoch_steps, patience, gradient_clip, dropout
         The training: "mae", "mse" or "huber"; Adam, with a learning rate that falls from epoch to epoch; until the
         validation loss has not improved for `patience` epochs. An epoch sees all windows once, but has no fewer and no
@@ -263,7 +265,7 @@ class Forecaster:
         `checkpoint`, training saves its state in this directory after each epoch; with `resume` it continues from
         there, else it deletes what an earlier training left.
         """
-        panel = self.read(df, freq, id_col, time_col, target_col)
+        panel = self._without_incomplete(self.read(df, freq, id_col, time_col, target_col))
         directory = None
         if checkpoint is not None:
             digest = self._fingerprint(panel, val_size)
@@ -327,7 +329,7 @@ class Forecaster:
         rows: list[dict[str, Any]] = []
         state: ForecasterState | None = None
         for hidden in range(longest, self.horizon - 1, -step):
-            before = panel.without_last(hidden)
+            before = self._without_incomplete(panel.without_last(hidden))
             if state is None or refit:
                 state = fit_panel(self, before, val_size)
             pairs = list(zip(before.series, panel.series, strict=True))
@@ -433,10 +435,22 @@ class Forecaster:
             warn_user(note)
         return panel
 
+    def _without_incomplete(self, panel: Panel) -> Panel:
+        """Return a panel in which last values of incomplete periods count as missing."""
+        if self.missing == "error":
+            return panel
+        season = max(map(round, calendar_periods(panel.grid.step)), default=1)
+        series, note = fill_incomplete(panel.series, season)
+        if note:
+            warn_user(note)
+        return dataclasses.replace(panel, series=series)
+
     def _dataset(self, df: Any, futr_df: Any) -> WindowDataset:
         """Return the fitted series, or those of another table, with covariates known ahead."""
         state = self._fitted()
-        series = state.recent if df is None else self._panel(df, state.columns, grid=state.grid).series
+        series: Sequence[Series] = state.recent
+        if df is not None:
+            series = self._without_incomplete(self._panel(df, state.columns, grid=state.grid)).series
         if state.columns.future:
             return state.dataset(series, read_future_exog(futr_df, series, state.columns, state.grid, self.horizon))
         if futr_df is not None:

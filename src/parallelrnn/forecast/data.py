@@ -88,6 +88,11 @@ class Series:
         joined = {name: np.concatenate([getattr(earlier, name)[rows], getattr(self, name)]) for name in names}
         return replace(self, position=earlier.position, **joined)
 
+    def with_last(self, values: Array, observed: NDArray[np.bool_]) -> Series:
+        """Return the series with another last value (C,)."""
+        tables = np.vstack([self.values[:-1], values]), np.vstack([self.observed[:-1], self.observed[-1] & observed])
+        return replace(self, values=tables[0], observed=tables[1])
+
     def without_last(self, steps: int) -> Series:
         """Return all but the last `steps` steps; a gap at the new end holds the value before it, to leak nothing."""
         length = max(0, len(self) - steps)

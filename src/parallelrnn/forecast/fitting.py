@@ -40,6 +40,7 @@ _LOGS = {"auto": None, "log": True, None: False}  # by transform
 _MANY_STEPS, _LONG_SERIES = 20_000, 120  # of all series, or of one, that a network takes to add anything
 _SHARES = tuple(n / 10 for n in range(11))  # of the network in forecasts
 _MAX_SHARED = 20_000  # windows that shares are compared on
+_DOUBT = 0.2  # of the error of local models, by which a network alone has to be better over one horizon
 _NO_WORSE = 1.001  # times the validation loss before
 
 
@@ -94,13 +95,15 @@ def fit_panel(
     local: LocalModels | None = None
     if uses_local:
         tables = [scaler.with_cycles(series) for scaler, series in zip(scalers, panel.series, strict=True)]
-        states = run_local(bank, tables, steps, weights)
+        states = run_local(bank, tables, steps, weights, steps)
         dataset = WindowDataset(panel.series, scalers, covariates, lookback, options.horizon, local=states)
-        share = _network_share(network, dataset, split.validation, bank.period) if history else 0.0
+        hidden = np.median([n - own for n, own in zip(lengths, steps, strict=True)])
+        turns = max(1.0, float(hidden) / options.horizon)
+        share = _network_share(network, dataset, split.validation, bank.period, turns) if history else 0.0
         network.config = replace(network.config, share=share, season=bank.period)
         if share < 1 or (found > 0).any():
             _, weights, prior = weigh(bank, panel.series, lengths, found > 0)
-            final = run_local(bank, tables, lengths, weights)
+            final = run_local(bank, tables, lengths, weights, steps)
             local = LocalModels(bank, prior, weights, torch.stack([own[-1] for own in final]), logs)
     sample = _thinned(split.validation)
     with torch.no_grad():
@@ -135,8 +138,12 @@ def _is_worth_training(options: Forecaster, panel: Panel, dataset: WindowDataset
 
 
 @torch.no_grad()
-def _network_share(network: Network, dataset: WindowDataset, windows: Tensor, season: int) -> float:
-    """Return the share of the network in forecasts, the rest being that of local models, that misses least."""
+def _network_share(network: Network, dataset: WindowDataset, windows: Tensor, season: int, turns: float) -> float:
+    """Return the share of the network in forecasts, the rest being that of local models, that misses least.
+
+    Training has stopped where it did best on these very windows, and the fewer `turns` of the horizon there are, the
+    less they say: a large share has to be better by more.
+    """
     windows = windows[:: max(1, len(windows) // _MAX_SHARED)]
     network.eval()
     base, errors = network.config, np.zeros(len(_SHARES))
@@ -149,7 +156,8 @@ def _network_share(network: Network, dataset: WindowDataset, windows: Tensor, se
             missed = (batch.target - share * own - (1 - share) * local).abs() * batch.weight
             errors[index] += float(missed.sum())
     network.config = base
-    return _SHARES[int(errors.argmin())]
+    shares = np.array(_SHARES)
+    return _SHARES[int((errors / max(errors[0], 1e-300) + _DOUBT / turns * shares**2).argmin())]
 
 
 def _train(

@@ -32,6 +32,10 @@ _BEGINNING = 6  # steps that a level and a slope begin with, which no model is j
 _TOGETHER = 64  # series that run at once
 _MAX_AHEAD = 5  # steps ahead at which models are judged
 _MAX_NUMBERS = 2**25  # of states and forecasts that are kept at once
+_HISTORY = (
+    300  # steps by which models are judged, and before the first state that is asked for: what was earlier is lost
+)
+_SETTLED = 100  # steps of these after which models no longer depend on what they began with
 _SHARPNESS, _PANEL_SHARPNESS = 10.0, 60.0  # how fast weights fall with the logarithm of errors: own, and of the panel
 _FULL_COUNT, _MAX_COUNT = 50.0, 800.0  # errors at which weights are as sharp as this, and beyond which no sharper
 _PANEL_DOUBT = 10.0  # series that the opinion of the panel counts less by
@@ -242,9 +246,9 @@ def weigh(
     All by errors within the first `steps` of each series. `logs` says whether logarithms are taken, of all or of each
     channel (N, C); None leaves it to the errors. Only series that are positive have any.
     """
-    pairs = list(zip(series, steps, strict=True))
-    known = [values[:n] for single, n in pairs for values in single.values.T]
-    observed = [mask[:n] for single, n in pairs for mask in single.observed.T]
+    spans = [(single, slice(max(0, n - _HISTORY), n)) for single, n in zip(series, steps, strict=True)]
+    known = [values[span] for single, span in spans for values in single.values.T]
+    observed = [mask[span] for single, span in spans for mask in single.observed.T]
     positive = np.array([bool((values > 0).all()) for single in series for values in single.values.T])
     wanted = np.full(len(known), bool(logs)) if logs is None or isinstance(logs, bool) else logs.ravel()
     count = len(bank.models)
@@ -268,9 +272,16 @@ def weigh(
     return floors.reshape(shape), torch.from_numpy(own).view(*shape, -1), prior
 
 
-def run_local(bank: Bank, series: Sequence[Array], steps: Sequence[int], weights: Tensor) -> list[Tensor]:
-    """Return the collapsed states (T, C, size) after each step of series (T, C) at the scale of the network."""
-    channels = [(values, n) for table, n in zip(series, steps, strict=True) for values in table.T]
+def run_local(
+    bank: Bank, series: Sequence[Array], steps: Sequence[int], weights: Tensor, first: Sequence[int]
+) -> list[Tensor]:
+    """Return the collapsed states (T, C, size) after each of the last steps of series (T, C) at the network's scale.
+
+    At least those from step `first` on. What models begin with is read off values before `steps`.
+    """
+    begins = [max(0, own - _HISTORY) for own in first]
+    spans = list(zip(series, begins, steps, strict=True))
+    channels = [(values[begin:], n - begin) for table, begin, n in spans for values in table.T]
     found: list[Tensor] = [torch.zeros(0)] * len(channels)
     flat = weights.flatten(0, 1)
     for chunk in _chunks(bank, [len(values) for values, _ in channels]):
@@ -279,7 +290,8 @@ def run_local(bank: Bank, series: Sequence[Array], steps: Sequence[int], weights
         for place, index in enumerate(chunk):
             found[index] = collapsed[: len(channels[index][0]), place]
     width = weights.shape[1]
-    return [torch.stack(found[first : first + width], 1) for first in range(0, len(found), width)]
+    joined = [torch.stack(found[width * index : width * (index + 1)], 1) for index in range(len(series))]
+    return [own[_SETTLED:] if begin else own for own, begin in zip(joined, begins, strict=True)]
 
 
 def _scaled(values: Array, is_log: bool, period: int) -> tuple[Array, Inverse]:

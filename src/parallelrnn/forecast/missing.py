@@ -1,17 +1,28 @@
-"""Missing values: how gaps are filled, where series are trimmed, and what users are warned about."""
+"""Missing values: how gaps are filled, where series are trimmed, and what users are warned about.
+
+A last value that is far too low is most likely that of a period that was not over, and counts as missing.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from parallelrnn.errors import TableError
 
+if TYPE_CHECKING:
+    from parallelrnn.forecast.data import Series
+
 MISSING = ("interpolate", "error")  # policies
+_LEAST_EARLIER = 8  # steps that tell how far values fall
+_HALF = 0.5  # of the least of the last values: what is above is no incomplete period
+_FALLS = 3.0  # times the largest fall before (in logarithms): likewise
+_LEAST_SPAN = 3  # steps whose least value the last one is compared with, where there is no season
 
 
 @dataclass(kw_only=True)
@@ -77,6 +88,47 @@ class MissingValues:
         if self.trimmed:
             notes.append(f"{_count(self.trimmed, 'step', 'without values at the ends')}: trimmed")
         return tuple(notes)
+
+
+def is_incomplete(values: NDArray[np.float64], season: int) -> bool:
+    """Return whether the last of positive values (T,) is that of a period which was not over when it was counted.
+
+    It is below half of all values of the season before it, a fall that is three times as deep as any before.
+    """
+    span = max(_LEAST_SPAN, min(season, len(values) // 3))
+    if len(values) < span + _LEAST_EARLIER or not (values > 0).all():
+        return False
+    logs = np.log(values)
+    falls = logs[span:] - sliding_window_view(logs[:-1], span).min(axis=1)
+    return bool(falls[-1] < min(np.log(_HALF), _FALLS * min(0.0, falls[:-1].min())))
+
+
+def fill_incomplete(series: Sequence[Series], season: int) -> tuple[tuple[Series, ...], str]:
+    """Return series whose last values count as missing if they are incomplete, and a sentence on which these are."""
+    filled, found = [], []
+    for single in series:
+        values = single.values.T
+        is_low = np.array([is_incomplete(own, season) for own in values]) & single.observed[-1]
+        if is_low.any():
+            found.append((single.name, float(values[is_low, -1][0])))
+            single = single.with_last(np.where(is_low, _expected(single.values, season), single.values[-1]), ~is_low)
+        filled.append(single)
+    if not found:
+        return tuple(filled), ""
+    (name, value), count = found[0], len(found)
+    which = f"series {name!r} ends" if count == 1 else f"{count} series end, such as {name!r},"
+    return tuple(filled), (
+        f"{which} with a value ({value:g}) far below all before it, which looks like a period that is not over: it "
+        "counts as missing; missing='error' takes it as it is"
+    )
+
+
+def _expected(values: NDArray[np.float64], season: int) -> NDArray[np.float64]:
+    """Return the value before the last, grown as it grew a season ago where that is known."""
+    with np.errstate(invalid="ignore", divide="ignore"):  # of those that are not asked for
+        growth = values[-1 - season] / values[-2 - season] if 1 < season < len(values) - 1 else 1.0
+    expected: NDArray[np.float64] = values[-2] * growth
+    return expected
 
 
 def _count(counts: dict[Any, int], what: str, how: str) -> str:

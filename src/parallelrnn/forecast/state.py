@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from parallelrnn.errors import ArgumentError
-from parallelrnn.forecast.conformal import Calibration, are_enough, calibration_residuals
+from parallelrnn.forecast.conformal import Calibration, are_enough, calibration_residuals, recent_windows
 from parallelrnn.forecast.data import Array, Columns, Series
 from parallelrnn.forecast.decomposition import (
     Components,
@@ -114,22 +114,20 @@ class ForecasterState:
     ) -> list[Tensor]:
         """Return the states of local models after each step; of the fitted series, only the last ones are known."""
         if series is self.recent:
-            before = [
-                state.new_zeros(len(own) - 1, *state.shape) for own, state in zip(series, local.states, strict=True)
-            ]
-            return [torch.cat([zeros, state[None]]) for zeros, state in zip(before, local.states, strict=True)]
+            return [state[None] for state in local.states]
         fresh = iter(() if new is None else new)
         weights = torch.stack([local.weights[row] if row >= 0 else next(fresh) for row in rows])
-        tables, steps, added = [], [], []
+        tables, steps, first = [], [], []
         for row, own, scaler in zip(rows, series, scalers, strict=True):
             known = own if row < 0 else own.after(self.recent[row])
             # What models begin with may depend on what was known when they were fitted, not on later values.
             end = len(known) if row < 0 else self.recent[row].end - known.position
             tables.append(scaler.with_cycles(known))
             steps.append(end if local.bank.least_steps <= end < len(known) else len(known))
-            added.append(len(known) - len(own))
-        states = run_local(local.bank, tables, steps, weights)
-        return [own[before:] for own, before in zip(states, added, strict=True)]
+            since = len(known) - recent_windows(self.horizon) if row < 0 else self.trained_until[row] - known.position
+            first.append(max(0, min(since, len(known))))
+        states = run_local(local.bank, tables, steps, weights, first)
+        return [known[-len(own) :] for known, own in zip(states, series, strict=True)]
 
     def recalibrate(self, dataset: WindowDataset) -> Calibration:
         """Calibrate on forecasts of these series that training did not see; where there are few, as after training."""

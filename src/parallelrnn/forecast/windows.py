@@ -142,7 +142,7 @@ class WindowDataset:
         lookback: int,
         horizon: int,
         future_exog: Sequence[Array] | None = None,  # (H, F) each, after the last step
-        local: Sequence[Tensor] | None = None,  # (T, C, size) each, the states of local models after each step
+        local: Sequence[Tensor] | None = None,  # (T, C, size) each, the states of local models after the last T steps
     ) -> None:
         self.series, self.scalers = tuple(series), tuple(scalers)
         self.lookback, self.horizon, self.channels = lookback, horizon, series[0].values.shape[1]
@@ -170,12 +170,14 @@ class WindowDataset:
             scaled = torch.from_numpy(covariates.transform("future", future)).float()
             self._future_exog[first : first + len(future)] = scaled
         self._local: Tensor | None = None
+        self._first = [0] * len(series)  # origin of each whose window is complete
         if local is not None:
+            self._first = [len(own) - len(states) + 1 for own, states in zip(series, local, strict=True)]
             self._local = torch.zeros(total, *local[0].shape[1:])
             self._cycles = torch.zeros(total, self.channels)
             for index, (single, scaler, states) in enumerate(zip(series, scalers, local, strict=True)):
                 first, steps = int(self._starts[index]) + lookback, len(single) + horizon
-                self._local[first : first + len(states)] = states
+                self._local[first + len(single) - len(states) : first + len(single)] = states
                 self._cycles[first : first + steps] = torch.from_numpy(scaler.cycles_of(single.position, steps))
 
     @property
@@ -195,7 +197,8 @@ class WindowDataset:
         return torch.cat([self.windows_of(index, first, last) for index, (first, last) in limits])
 
     def windows_of(self, index: int, begin: int, end: int) -> Tensor:
-        """Return the windows (N, 2) of one series."""
+        """Return the windows (N, 2) of one series, as far as the states of its local models are known."""
+        begin = max(begin, self._first[index])
         origins = torch.arange(begin, max(begin, end))
         return torch.stack([torch.full_like(origins, index), origins], -1)
 
