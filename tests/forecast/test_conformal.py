@@ -18,7 +18,6 @@ from parallelrnn.forecast.windows import Batch
 from tests.forecast.small import make_dataset, make_series
 from tests.support import warns
 
-
 HALF = 2**-9  # quantiles are stored in half precision, rounded up
 
 

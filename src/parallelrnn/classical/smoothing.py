@@ -333,9 +333,17 @@ def initial_state(values: Array, period: int, has_trend: bool) -> Array:
     season = seasonal_means(values, period) if period > 1 else np.zeros(1)
     flat = values - season[np.arange(len(values)) % len(season)]
     count = min(len(values), max(_BEGINNING, 2 * period))
-    slope, level = np.polyfit(np.arange(count), flat[:count], 1)
+    slope, level = line_through(flat[:count])
     first = [level - slope, slope] if has_trend else [float(flat[: max(2, count // 2)].mean()), 0.0]
     return np.array([*first, *season[::-1]] if period > 1 else first)
+
+
+def line_through(values: Array) -> tuple[float, float]:
+    """Return slope and first value of the line of least squares through values, one step apart."""
+    away = np.arange(len(values)) - (len(values) - 1) / 2
+    spread = float(away @ away)
+    slope = float(away @ values) / spread if spread else 0.0
+    return slope, float(values.mean()) + slope * float(away[0])
 
 
 def seasonal_means(values: Array, period: int) -> Array:
@@ -343,7 +351,8 @@ def seasonal_means(values: Array, period: int) -> Array:
     weights = np.ones(period) if period % 2 else np.array([0.5, *[1.0] * (period - 1), 0.5])
     if len(values) < len(weights) + period:  # too short for a moving average: about a line
         time = np.arange(len(values))
-        away, phases = values - np.polyval(np.polyfit(time, values, 1), time), time % period
+        slope, level = line_through(values)
+        away, phases = values - level - slope * time, time % period
     else:
         average = np.convolve(values, weights / period, "valid")
         first = len(weights) // 2

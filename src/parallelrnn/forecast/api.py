@@ -187,7 +187,7 @@ class Forecaster:
     loss: str = "mae"
     learning_rate: float = 5e-3
     batch_size: int = 448
-    max_epochs: int = 10
+    max_epochs: int = 5
     patience: int = 3
     epoch_steps: tuple[int, int] = (64, 1000)
     gradient_clip: float = 1.0

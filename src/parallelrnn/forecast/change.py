@@ -8,6 +8,8 @@ scatter about it.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 import torch
@@ -46,10 +48,25 @@ def find_change(residuals: Tensor) -> int:
     if most < 2 * _LEAST:
         return 0
     candidates = sorted({round(n) for n in np.geomspace(_LEAST, most, _CANDIDATES)})
-    if max(max(_growth(sizes, n), _shift(signed, n)) for n in candidates) <= _THRESHOLD:
+    grown = (_growth(sizes, n) for n in _possible(sizes, candidates))
+    shifted = (_shift(signed, n) for n in _possible(signed, candidates))
+    if max(chain(grown, shifted), default=0.0) <= _THRESHOLD:
         return 0
     since = max(range(_LEAST, most + 1), key=lambda n: _likelihood(signed, n))
     return len(errors) - int(known[-since])
+
+
+def _possible(values: Array, candidates: Sequence[int]) -> list[int]:
+    """Return the candidates whose means before and after would differ enough if all values were independent."""
+    after = np.array(candidates)
+    before = len(values) - after
+    sums, squares = (np.cumsum(own) for own in (values, values**2))
+    mean = sums[before - 1] / before
+    shift = abs((sums[-1] - sums[before - 1]) / after - mean)
+    variance = np.maximum(squares[before - 1] / before - mean**2, 0.0) * (1 / after + 1 / before)
+    is_clear = shift > (_THRESHOLD - _ROUNDING) * np.sqrt(variance)
+    clear: list[int] = after[is_clear].tolist()
+    return clear
 
 
 def adapted_quantiles(residuals: Tensor, since: int, levels: Tensor) -> tuple[Tensor, Tensor]:
@@ -89,8 +106,7 @@ def _expected_errors(
         bias, scatter = 0.0, values
     distance = len(errors) + ahead - middle  # of the step to be forecast from the middle of those seen
     wider = math.sqrt(1 + doubt**2 + (related * distance**2 / spread if slope else 0.0))
-    expected: Array = abs(bias + slope * distance) + wider * abs(scatter)
-    return expected
+    return np.asarray(abs(bias + slope * distance) + wider * abs(scatter), dtype=np.float64)
 
 
 def _trend(path: Array) -> tuple[float, float, float]:

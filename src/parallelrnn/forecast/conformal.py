@@ -6,7 +6,7 @@ Where errors have grown, intervals are as wide as these errors ask for.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 
 import torch
@@ -25,7 +25,8 @@ LEVELS = torch.tensor(
 _ROUNDED_UP = 1 + 2**-10  # what is stored in half precision is no less than it was
 MIN_RESIDUALS = 50  # at every step ahead, for a series to be calibrated by itself
 _BEGINNING = 6  # steps of a series, before which its errors are not typical
-_MAX_TYPICAL = 64  # windows of a series that tell how large its errors are, and series that are looked at together
+_MAX_TYPICAL = 64  # windows of a series that tell how large its errors are
+_TOGETHER = 4096  # windows, at least, that are forecast together
 _LEAST_SIZE = 0.05  # of the errors of a series, relative to the median of the panel
 _RECENT_WINDOWS = 1000  # of each series, that intervals are calibrated on
 # Forecasts h steps ahead that start one step apart share most of their future, so n of their residuals count as fewer
@@ -173,12 +174,8 @@ def _typical_errors(
         begin = min(max(_BEGINNING, last // 3), max(0, last - 1))
         own = dataset.windows_of(index, begin, last)
         windows.append(own[:: max(1, len(own) // _MAX_TYPICAL)])
-    sizes = torch.full((len(windows), dataset.channels), math.nan)
-    for start in range(0, len(windows), _MAX_TYPICAL):
-        part = windows[start : start + _MAX_TYPICAL]
-        missed = window_residuals(network, dataset, torch.cat(part), median_index).abs()
-        for index, own in enumerate(missed.split([len(each) for each in part])):
-            sizes[start + index] = own.flatten(0, 1).nanmean(0)
+    missed = _residuals_of(network, dataset, windows, median_index)
+    sizes = torch.stack([own.abs().flatten(0, 1).nanmean(0) for own in missed])
     middle = sizes.nanmedian(0).values.nan_to_num(1.0)
     sizes = torch.where(sizes.isnan(), middle, sizes)
     return torch.maximum(sizes, _LEAST_SIZE * middle).clamp(min=1e-6)
@@ -188,11 +185,23 @@ def calibration_residuals(
     network: nn.Module, dataset: WindowDataset, median_index: int, first: Sequence[int]
 ) -> list[Tensor]:
     """Return the residuals of the recent forecasts of each series from origin `first` on; see `window_residuals`."""
-    residuals = []
-    for index, (start, end) in enumerate(zip(first, dataset.lengths.tolist(), strict=True)):
-        windows = dataset.windows_of(index, max(start, end - recent_windows(dataset.horizon)), end)
-        residuals.append(window_residuals(network, dataset, windows, median_index))
-    return residuals
+    recent = recent_windows(dataset.horizon)
+    spans = zip(first, dataset.lengths.tolist(), strict=True)
+    windows = [dataset.windows_of(index, max(start, end - recent), end) for index, (start, end) in enumerate(spans)]
+    return list(_residuals_of(network, dataset, windows, median_index))
+
+
+def _residuals_of(
+    network: nn.Module, dataset: WindowDataset, windows: Sequence[Tensor], median_index: int
+) -> Iterator[Tensor]:
+    """Yield the residuals of the windows of each series; many go through the network at once."""
+    together: list[Tensor] = []
+    for index, own in enumerate(windows):
+        together.append(own)
+        if sum(map(len, together)) >= _TOGETHER or index == len(windows) - 1:
+            residuals = window_residuals(network, dataset, torch.cat(together), median_index)
+            yield from residuals.split([len(each) for each in together])
+            together = []
 
 
 @torch.no_grad()

@@ -15,7 +15,7 @@ from parallelrnn.errors import ArgumentError, TableError, check_integer
 from parallelrnn.forecast.conformal import calibrate
 from parallelrnn.forecast.data import Array, Panel, Series, warn_user
 from parallelrnn.forecast.initialization import initial_network
-from parallelrnn.forecast.local import Bank, LocalModels, run_local, season_of, weigh
+from parallelrnn.forecast.local import LocalModels, choose_bank, run_local, season_of, weigh
 from parallelrnn.forecast.model import Network
 from parallelrnn.forecast.seasonality import calendar_periods, fit_scaler
 from parallelrnn.forecast.state import ForecasterState
@@ -70,12 +70,13 @@ def fit_panel(
         hint = "leave training more steps than {horizon}"
         raise ArgumentError(argument="val_size", expected=expected, got=val_size, hint=hint)
     _check_observed(panel, steps)
-    bank, lengths = Bank(season, options.horizon), [len(series) for series in panel.series]
+    lengths = [len(series) for series in panel.series]
     floors: Sequence[Array | None] = [None] * len(panel.series)
     # Local models know no covariates, and their forecasts have no quantiles.
     uses_local = options.models != "network" and options.quantiles is None and not panel.columns.future
     if uses_local:
         logs = _LOGS[options.transform]
+        bank = choose_bank(season, options.horizon, panel.series, steps, logs)
         found, weights, _ = weigh(bank, panel.series, steps, logs)
         floors = list(found)
     scalers = [
@@ -96,7 +97,7 @@ def fit_panel(
     if uses_local:
         tables = [scaler.with_cycles(series) for scaler, series in zip(scalers, panel.series, strict=True)]
         states = run_local(bank, tables, steps, weights, steps)
-        dataset = WindowDataset(panel.series, scalers, covariates, lookback, options.horizon, local=states)
+        dataset = dataset.with_local(states)
         hidden = np.median([n - own for n, own in zip(lengths, steps, strict=True)])
         turns = max(1.0, float(hidden) / options.horizon)
         share = _network_share(network, dataset, split.validation, bank.period, turns) if history else 0.0

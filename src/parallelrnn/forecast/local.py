@@ -17,9 +17,9 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
-from parallelrnn.classical.smoothing import EtsCoefficients, ets_matrices, from_ets, initial_state
+from parallelrnn.classical.smoothing import EtsCoefficients, ets_matrices, from_ets, initial_state, line_through
 from parallelrnn.forecast.data import Array, Series
 from parallelrnn.kernels import Weights, recurrence
 from parallelrnn.nn import ParaRNN
@@ -30,6 +30,7 @@ _ALPHAS, _BETAS, _GAMMAS = (0.1, 0.3, 0.6, 1.0), (0.05, 0.2), (0.0, 0.1, 0.3)
 MAX_PERIOD = 12  # steps of a season that is smoothed; the network knows longer ones
 _BEGINNING = 6  # steps that a level and a slope begin with, which no model is judged by
 _TOGETHER = 64  # series that run at once
+_VECTOR = 8  # numbers that a processor reckons with at once
 _MAX_AHEAD = 5  # steps ahead at which models are judged
 _MAX_NUMBERS = 2**25  # of states and forecasts that are kept at once
 _HISTORY = (
@@ -38,6 +39,7 @@ _HISTORY = (
 _SETTLED = 100  # steps of these after which models no longer depend on what they began with
 _SHARPNESS, _PANEL_SHARPNESS = 10.0, 60.0  # how fast weights fall with the logarithm of errors: own, and of the panel
 _FULL_COUNT, _MAX_COUNT = 50.0, 800.0  # errors at which weights are as sharp as this, and beyond which no sharper
+_SAMPLED, _KEPT = 250, 16  # series that choose the models of larger panels, and how many
 _PANEL_DOUBT = 10.0  # series that the opinion of the panel counts less by
 _FARTHEST = 2.0  # by which a logarithm of errors counts as different from the median
 _FLOOR = 0.01  # of the least value of a series that is read as logarithms: what is smaller counts as this
@@ -57,24 +59,36 @@ class Model(NamedTuple):
 
 @dataclass(frozen=True)
 class Bank:
-    """Exponential smoothings with and without a season of `period` steps (1: none), which forecast `horizon` steps."""
+    """Exponential smoothings with and without a season of `period` steps (1: none), which forecast `horizon` steps.
+
+    All of them, or those whose numbers are `kept`.
+    """
 
     period: int
     horizon: int
+    kept: tuple[int, ...] | None = None
 
     @cached_property
     def models(self) -> tuple[Model, ...]:
-        """All models, those without a season first.
+        """The models, those without a season first.
 
         A constant slope of half that of a line through the series is Theta's (Assimakopoulos and Nikolopoulos, 2000).
         """
         trends = [(0.0, 0.0, False), (0.0, 1.0, True), *((b, p, False) for b, p in product(_BETAS, DAMPINGS))]
         seasons = [(0.0, False), *((gamma, True) for gamma in _GAMMAS if self.period > 1)]
-        return tuple(
+        models = [
             Model(alpha, beta, gamma, phi, is_half, season)
             for (gamma, season), alpha, (beta, phi, is_half) in product(seasons, _ALPHAS, trends)
             if beta <= alpha
-        )
+        ]
+        return tuple(models if self.kept is None else [models[number] for number in self.kept])
+
+    def best(self, prior: Array, count: int) -> Bank:
+        """Return a bank of the `count` models that a panel prefers, of values or of logarithms; see `model_weights`."""
+        halves = prior.reshape(2, -1)
+        halves = np.where(halves.any(axis=1, keepdims=True), halves, -np.inf)  # zeros where nothing was compared
+        order = np.argsort(-halves.max(axis=0), kind="stable")[:count].tolist()
+        return Bank(self.period, self.horizon, tuple(sorted(order)))
 
     def _models(self, season: bool) -> list[Model]:
         return [model for model in self.models if model.season == season]
@@ -113,27 +127,37 @@ class Bank:
         What they begin with is read off the first `steps` values of each.
         """
         lengths = torch.tensor([len(values) for values in series])
-        table = torch.zeros(int(lengths.max()), len(series), 1, dtype=torch.float64)
+        table = torch.zeros(int(lengths.max()), len(series), 1)
         for index, values in enumerate(series):
             table[: len(values), index, 0] = torch.from_numpy(values)
         known = [values[:n] for values, n in zip(series, steps, strict=True)]
-        return [self._run(table, known, lengths, season) for season in (False, True)[: 2 if self.period > 1 else 1]]
+        return [self._run(table, known, lengths, season) for season in self._seasons]
+
+    @property
+    def _seasons(self) -> list[bool]:
+        """Whether there are models without a season, and with one."""
+        return sorted({model.season for model in self.models})
 
     def _run(self, table: Tensor, known: Sequence[Array], lengths: Tensor, season: bool) -> Tensor:
         period, models = self.period if season else 1, self._models(season)
         coefficients = torch.tensor([model[:4] for model in models], dtype=torch.float64)
         transition, gain, readout = ets_matrices(coefficients, period)
-        weights = Weights(gain.reshape(-1, 1), (transition - gain[:, :, None] * readout[:, None])[None])
+        size = gain.shape[1]
+        padding = -size % _VECTOR if size > 2 else 0  # units that stay zero, with which blocks fill whole vectors
+        recurrent = nn.functional.pad(transition - gain[:, :, None] * readout[:, None], (0, padding, 0, padding))
+        gain = nn.functional.pad(gain, (0, padding))
+        weights = Weights(gain.reshape(-1, 1).to(table), recurrent[None].to(table))
         trends = torch.tensor([0 if not model.phi else 2 if model.is_half else 1 for model in models])
         starts = torch.from_numpy(np.stack([_starts(values, period) for values in known]))  # (B, 3, D)
-        output, _ = recurrence("RNN_LINEAR", table, weights, (starts[:, trends].flatten(1),), lengths)
-        return output.view(*output.shape[:2], len(models), -1)
+        first = nn.functional.pad(starts[:, trends], (0, padding)).flatten(1).to(table)
+        output, _ = recurrence("RNN_LINEAR", table, weights, (first,), lengths)
+        return output.view(*output.shape[:2], len(models), -1)[..., :size]
 
     def forecasts(self, states: Sequence[Tensor], ahead: Sequence[int]) -> Tensor:
         """Return what models forecast some steps ahead, (T, B, models, steps)."""
         parts = []
-        for season, own in enumerate(states):
-            models = self._models(bool(season))
+        for season, own in zip(self._seasons, states, strict=True):
+            models = self._models(season)
             table = self.readout.sum(-1)[:, [h - 1 for h in ahead]].to(own)  # (size, steps)
             slopes = torch.stack(
                 [table[1 + DAMPINGS.index(own.phi)] if own.phi else torch.zeros_like(table[0]) for own in models]
@@ -148,8 +172,8 @@ class Bank:
         """Return the weighted sum (T, B, size) of the states of all models; `weights` are (B, models)."""
         total = states[0].new_zeros(*states[0].shape[:2], self.size)
         first = 0
-        for season, own in enumerate(states):
-            models = self._models(bool(season))
+        for season, own in zip(self._seasons, states, strict=True):
+            models = self._models(season)
             weighted = own * weights[:, first : first + len(models), None].to(own)
             first += len(models)
             total[..., 0] += weighted[..., 0].sum(2)
@@ -170,7 +194,7 @@ class Bank:
         begins = [max(self.least_steps, n // 3) for n in steps]
         states = self.states(series, begins)
         totals, counts = np.zeros((len(series), len(self.models))), np.zeros(len(series))
-        forecasts = self.forecasts(states, ahead).numpy()  # (T, B, models, ahead)
+        forecasts = self.forecasts(states, ahead).double().numpy()  # (T, B, models, ahead)
         for index, (values, n, inverse) in enumerate(zip(series, steps, invert, strict=True)):
             actual, seen = inverse(values), observed[index]
             for place, h in enumerate(ahead):
@@ -269,7 +293,16 @@ def weigh(
     own = own / np.maximum(own.sum(1, keepdims=True), 1e-300)
     floors = np.where(logged, [_FLOOR * float(values.min()) for values in known], 0.0)
     shape = len(series), series[0].values.shape[1]
-    return floors.reshape(shape), torch.from_numpy(own).view(*shape, -1), prior
+    return floors.reshape(shape), torch.from_numpy(own).float().view(*shape, -1), prior
+
+
+def choose_bank(period: int, horizon: int, series: Sequence[Series], steps: Sequence[int], logs: bool | None) -> Bank:
+    """Return all models, or for a large panel those that do best on a sample of its series."""
+    bank, stride = Bank(period, horizon), len(series) // _SAMPLED
+    if stride < 2:
+        return bank
+    _, _, prior = weigh(bank, series[::stride], steps[::stride], logs)
+    return bank.best(prior, _KEPT)
 
 
 def run_local(
@@ -328,7 +361,7 @@ def _starts(values: Array, period: int) -> NDArray[np.float64]:
     known_period = period if len(values) > 2 * period else 1
     flat, sloped = (initial_state(values, known_period, has_trend) for has_trend in (False, True))
     half = flat.copy()
-    half[1] = float(np.polyfit(np.arange(len(values)), values, 1)[0]) / 2
+    half[1] = line_through(values)[0] / 2
     states = np.stack([flat, sloped, half])
     missing = (period if period > 1 else 0) - (states.shape[1] - 2)
     return np.pad(states, ((0, 0), (0, missing)))

@@ -53,7 +53,7 @@ _LOCAL = ("prior", "weights", "states")
 _CALIBRATION = ("table", "size", "counts", "row", "scale", "changed")
 _INTEGERS = (
     *("series.steps", "cycle.series", "sample.origins"),
-    *("calibration.row", "calibration.changed", "findings.kind", "findings.rest"),
+    *("calibration.row", "calibration.changed", "findings.kind", "findings.rest", "local.models"),
 )
 # Arguments that the network has too; None leaves the choice to `fit`.
 _SHARED = (
@@ -102,6 +102,8 @@ def save(path: str | Path, forecaster: Forecaster, state: ForecasterState, backe
     }
     if state.local is not None:
         arrays |= {f"local.{name}": np.asarray(getattr(state.local, name)) for name in _LOCAL}
+        if state.local.bank.kept is not None:
+            arrays["local.models"] = np.array(state.local.bank.kept, dtype=np.int64)
     if state.findings is None:
         arrays = {name: array for name, array in arrays.items() if not name.startswith("findings.")}
     tensors = {
@@ -206,8 +208,16 @@ def _local_models(config: NetworkConfig, metadata: Metadata, tensors: Tensors) -
     if "local.weights" not in tensors:
         return None
     weights, states = tensors["local.weights"], tensors["local.states"]
-    bank, prior = Bank(config.season, config.horizon), tensors["local.prior"].numpy()
+    bank, prior = _bank(config, tensors), tensors["local.prior"].numpy()
     return LocalModels(bank, prior, weights, states, metadata["logs"])
+
+
+def _bank(config: NetworkConfig, tensors: Tensors) -> Bank:
+    """Return the bank whose models a forecaster has kept."""
+    bank, kept = Bank(config.season, config.horizon), tensors.get("local.models", torch.zeros(0)).tolist()
+    count = len(bank.models)
+    check_agreement({"models": len(set(kept)) == len(kept) and all(0 <= number < count for number in kept)})
+    return Bank(config.season, config.horizon, tuple(kept)) if kept else bank
 
 
 def _check_metadata(
@@ -270,9 +280,11 @@ def _shapes(config: NetworkConfig, count: int, tensors: Tensors) -> dict[str, tu
         findings = {"kind": (found,), "numbers": (found, len(NUMBERS), 3), "explained": (1,), "rest": (1,)}
     local, parts = {}, 0 if config.share == 1 else len(PARTS) + 1
     if "local.weights" in tensors or config.share < 1:
-        bank = Bank(config.season, config.horizon)
+        bank = _bank(config, tensors)
         models = len(bank.models)
         local = {"prior": (2 * models,), "weights": (count, channels, models), "states": (count, channels, bank.size)}
+        if bank.kept is not None:
+            local["models"] = (models,)
     return {
         **{f"local.{name}": shape for name, shape in local.items()},
         **{f"findings.{name}": shape for name, shape in findings.items()},

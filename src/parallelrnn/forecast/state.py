@@ -91,10 +91,10 @@ class ForecasterState:
             ]
         )
         scalers = [self.scalers[row] if row >= 0 else next(fresh) for row in rows]
-        local = None
-        if self.local is not None and config.share < 1:
-            local = self._local_states(self.local, series, scalers, rows, weights)
-        return WindowDataset(series, scalers, self.covariates, config.lookback, config.horizon, future_exog, local)
+        dataset = WindowDataset(series, scalers, self.covariates, config.lookback, config.horizon, future_exog)
+        if self.local is None or config.share == 1:
+            return dataset
+        return dataset.with_local(self._local_states(self.local, series, scalers, rows, weights))
 
     def _weigh_new(self, series: Sequence[Series]) -> tuple[Sequence[Array | None], Tensor | None]:
         """Return the floors of new series, and the weights of their local models (N, C, models)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -142,7 +143,6 @@ class WindowDataset:
         lookback: int,
         horizon: int,
         future_exog: Sequence[Array] | None = None,  # (H, F) each, after the last step
-        local: Sequence[Tensor] | None = None,  # (T, C, size) each, the states of local models after the last T steps
     ) -> None:
         self.series, self.scalers = tuple(series), tuple(scalers)
         self.lookback, self.horizon, self.channels = lookback, horizon, series[0].values.shape[1]
@@ -169,16 +169,23 @@ class WindowDataset:
             future = single.future if future_exog is None else np.concatenate([single.future, future_exog[index]])
             scaled = torch.from_numpy(covariates.transform("future", future)).float()
             self._future_exog[first : first + len(future)] = scaled
-        self._local: Tensor | None = None
+        self._local: Tensor | None = None  # (steps, C, size)
+        self._cycles = torch.zeros(0, self.channels)  # what local models do without
         self._first = [0] * len(series)  # origin of each whose window is complete
-        if local is not None:
-            self._first = [len(own) - len(states) + 1 for own, states in zip(series, local, strict=True)]
-            self._local = torch.zeros(total, *local[0].shape[1:])
-            self._cycles = torch.zeros(total, self.channels)
-            for index, (single, scaler, states) in enumerate(zip(series, scalers, local, strict=True)):
-                first, steps = int(self._starts[index]) + lookback, len(single) + horizon
-                self._local[first + len(single) - len(states) : first + len(single)] = states
-                self._cycles[first : first + steps] = torch.from_numpy(scaler.cycles_of(single.position, steps))
+
+    def with_local(self, states: Sequence[Tensor]) -> WindowDataset:
+        """Return the dataset with the states (T, C, size) of local models after the last T steps of each series."""
+        dataset, total = copy.copy(self), len(self._values)
+        dataset._local = torch.zeros(total, *states[0].shape[1:])
+        dataset._cycles = torch.zeros(total, self.channels)
+        dataset._first = [len(single) - len(own) + 1 for single, own in zip(self.series, states, strict=True)]
+        for index, (single, scaler, own) in enumerate(zip(self.series, self.scalers, states, strict=True)):
+            first = int(self._starts[index]) + self.lookback
+            end, steps = first + len(single), len(own) + self.horizon
+            dataset._local[end - len(own) : end] = own
+            cycles = scaler.cycles_of(single.end - len(own), steps)
+            dataset._cycles[end - len(own) : end + self.horizon] = torch.from_numpy(cycles)
+        return dataset
 
     @property
     def last(self) -> Tensor:
