@@ -192,17 +192,18 @@ class Bank:
         ahead = sorted({1, min(2, self.horizon), *(max(1, k * self.horizon // 3) for k in (1, 2)), self.horizon})
         # What models begin with is read off values that they are not judged by.
         begins = [max(self.least_steps, n // 3) for n in steps]
-        states = self.states(series, begins)
+        first = min(begins) - 1  # the first origin is the last value that models begin with
+        states = [own[first:] for own in self.states(series, begins)]
         totals, counts = np.zeros((len(series), len(self.models))), np.zeros(len(series))
-        forecasts = self.forecasts(states, ahead).double().numpy()  # (T, B, models, ahead)
+        forecasts = self.forecasts(states, ahead).numpy()  # (T, B, models, ahead)
         for index, (values, n, inverse) in enumerate(zip(series, steps, invert, strict=True)):
             actual, seen = inverse(values), observed[index]
             for place, h in enumerate(ahead):
-                begin = begins[index] - 1  # the first origin is the last value that models begin with
+                begin = begins[index] - 1
                 if n - h <= begin:
                     continue
                 origins = begin + np.flatnonzero(seen[begin : n - h] & seen[begin + h :])
-                missed = abs(actual[origins + h, None] - inverse(forecasts[origins, index, :, place]))
+                missed = abs(actual[origins + h, None] - inverse(forecasts[origins - first, index, :, place]))
                 totals[index] += np.minimum(missed, _WORST).sum(0)
                 counts[index] += len(origins)
         with np.errstate(invalid="ignore", divide="ignore"):
