@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from parallelrnn import Forecaster
-from parallelrnn.errors import InputWarning, TableError
+from parallelrnn.errors import ArgumentError, InputWarning, TableError
 from parallelrnn.forecast.conformal import LEVELS, Calibration, window_residuals
 from parallelrnn.forecast.state import order_quantiles
 from parallelrnn.forecast.windows import Batch
 from tests.forecast.small import make_dataset, make_series
-from tests.support import warns
+from tests.support import raises, warns
 
 HALF = 2**-9  # quantiles are stored in half precision, rounded up
 
@@ -135,3 +135,46 @@ def test_intervals_of_a_series_that_never_falls_below_zero_do_not_either() -> No
         low = Forecaster(5, max_epochs=1, progress=False).fit(table).predict(level=[95])["yhat-lo-95"]
         assert ((low - shift).max() < 0) == (shift != 0)
         assert shift or (low >= 0).all()
+
+
+def falling(shift: float = 0.0) -> pd.DataFrame:
+    stamps = pd.date_range("2020-01-01", periods=60, freq="D")
+    return pd.DataFrame({"ds": stamps, "y": np.linspace(50, 0.5, 60) + shift})
+
+
+def test_forecasts_of_a_series_that_was_never_negative_are_not_either() -> None:
+    free = Forecaster(9, transform=None, positive=False, progress=False).fit(falling())
+    assert free.predict(level=[80]).iloc[:, 1:].to_numpy().min() < -5
+    kept = Forecaster(9, transform=None, progress=False).fit(falling())
+    table = kept.predict(level=[80], decompose=True)
+    assert table[["yhat", "yhat-lo-80", "yhat-hi-80"]].to_numpy().min() == 0
+    parts = [name for name in table if not name.startswith(("ds", "yhat"))]
+    assert "limit at zero" in parts
+    np.testing.assert_allclose(table[parts].sum(axis=1), table["yhat"], atol=1e-6)
+    assert kept.predict(falling(-20))["yhat"].min() < -20  # of newer values that were negative
+
+
+def test_positive_forecasts_of_negative_values_are_rejected() -> None:
+    with raises(ArgumentError, argument="positive"):
+        Forecaster(9, positive=True, progress=False).fit(falling(-20))
+    with raises(ArgumentError, argument="positive"):
+        Forecaster(9, positive="yes")
+
+
+@pytest.mark.parametrize("scale", [1, 1000])
+def test_limits_of_counts_are_whole(scale: int) -> None:
+    counts = np.random.default_rng(0).poisson(5, 200) * scale + np.arange(200) % 2
+    table = pd.DataFrame({"ds": pd.date_range("2020-01-01", periods=200, freq="D"), "y": counts})
+    limits = Forecaster(5, max_epochs=1, progress=False).fit(table).predict(level=[80]).iloc[:, 2:].to_numpy()
+    assert (limits == np.round(limits)).all()
+
+
+def test_intervals_go_on_growing_where_errors_grow() -> None:
+    """Two hundred series of thirty steps whose noise grows as they go on."""
+    rng = np.random.default_rng(0)
+    noise = rng.standard_normal((200, 36)) * np.linspace(0.2, 3, 36)
+    parts = [pd.DataFrame({"unique_id": n, "ds": range(30), "y": 100 + own[:30]}) for n, own in enumerate(noise)]
+    forecast = Forecaster(6, progress=False).fit(pd.concat(parts)).predict(level=[80])
+    low, high = (forecast[f"yhat-{side}-80"].to_numpy().reshape(200, 6) for side in ("lo", "hi"))
+    held = ((noise[:, 30:] + 100 >= low) & (noise[:, 30:] + 100 <= high)).mean()
+    assert 0.74 < held < 0.86  # of 1,200 values, with a standard error of 1.5 % or so

@@ -130,6 +130,9 @@ class Forecaster:
     transform
         "log": positive series are read as logarithms, so that trends and seasons are percentages and forecasts stay
         positive; None: as they are. "auto": what forecasts each series better. Only with local models.
+    positive
+        Whether forecasts and intervals are kept from falling below zero; by default, of series that never did. Limits
+        of intervals of series of whole numbers are whole, too.
     missing
         "interpolate": gaps are filled by linear interpolation, with a warning, and do not count in training or
         validation; nor does a last value so low that its period cannot have been over. Or "error": gaps are rejected,
@@ -183,6 +186,7 @@ class Forecaster:
     quantiles: Sequence[float] | None = None
     models: str = "auto"
     transform: str | None = "auto"
+    positive: bool | None = None
     missing: str = "interpolate"
     loss: str = "mae"
     learning_rate: float = 5e-3
@@ -223,6 +227,8 @@ class Forecaster:
             self.quantiles = tuple(sorted(quantiles | {0.5}))  # the forecast itself
         if self.models != "auto" or self.transform == "log":
             self._check_models()
+        if self.positive is not None and not isinstance(self.positive, bool):
+            raise ArgumentError(argument="positive", expected="True, False or None", got=self.positive)
         for name in ("past_covariates", "future_covariates", "static_covariates"):
             names = getattr(self, name)
             if isinstance(names, str):

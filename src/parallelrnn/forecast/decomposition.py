@@ -86,6 +86,14 @@ class Components:
     def _as_factors(self, values: Array) -> Array:
         return np.where(self.logs, np.exp(values), values)
 
+    def limited(self, floor: Array) -> Components:
+        """Return the components of forecasts that do not fall below a floor (B, 1, C), with what that adds to them."""
+        total = self.level + self.values.sum(axis=0)
+        added = np.where(self.logs, 0.0, np.maximum(total, floor) - total)
+        if not added.any():
+            return self
+        return replace(self, others=(*self.others, "limit at zero"), values=np.concatenate([self.values, added[None]]))
+
     def terms(self) -> tuple[Array, Array]:
         """Return the level and what each component adds to those before it, which sum to the forecast in its units."""
         sums = np.cumsum([self.level, *self.values], axis=0)

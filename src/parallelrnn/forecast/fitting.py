@@ -70,6 +70,7 @@ def fit_panel(
         hint = "leave training more steps than {horizon}"
         raise ArgumentError(argument="val_size", expected=expected, got=val_size, hint=hint)
     _check_observed(panel, steps)
+    _check_positive(panel, options.positive)
     lengths = [len(series) for series in panel.series]
     floors: Sequence[Array | None] = [None] * len(panel.series)
     # Local models know no covariates, and their forecasts have no quantiles.
@@ -126,6 +127,7 @@ def fit_panel(
         quantiles=quantiles,
         history=history,
         local=local,
+        positive=options.positive,
     )
 
 
@@ -256,6 +258,14 @@ def _check_observed(panel: Panel, steps: Sequence[int]) -> None:
             target = panel.columns.targets[empty[0]]
             problem = f"series {series.name!r}: target {target!r} has no value in its {n} training steps"
             raise TableError(problem, hint="drop it, or give a smaller {val_size}")
+
+
+def _check_positive(panel: Panel, positive: bool | None) -> None:
+    for series in panel.series if positive else ():
+        least = float(series.values.min())
+        if least < 0:
+            problem = f"series {series.name!r} falls to {least:g}, so its forecasts may, too"
+            raise ArgumentError(problem, argument="positive", got=True, hint="leave out {positive}")
 
 
 def _validation_steps(length: int, horizon: int, val_size: int | None) -> int:

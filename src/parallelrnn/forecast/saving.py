@@ -187,6 +187,7 @@ def _build(cls: type[Forecaster], metadata: Metadata, tensors: Tensors) -> tuple
         history=tuple(metadata["history"]),
         findings=_findings(arrays, grid, config.horizon, len(names) * config.channels),
         local=_local_models(config, metadata, tensors),
+        positive=forecaster.positive,
     )
     return forecaster, state, str(metadata["backend"])
 

@@ -58,6 +58,7 @@ class ForecasterState:
     history: tuple[dict[str, float], ...]  # of the training
     findings: Findings | None = None  # what the series show, once it was looked for
     local: LocalModels | None = None
+    positive: bool | None = None  # whether forecasts are kept from falling below zero; None if the series decides
 
     @property
     def horizon(self) -> int:
@@ -200,13 +201,9 @@ class ForecasterState:
         def inverted(table: Array) -> Array:  # (N, H, C)
             return np.stack([scaler.invert(each) for scaler, each in zip(own, table, strict=True)])
 
-        columns = {"yhat": inverted(middle)}
+        floor = self._floor(dataset, origins)
+        columns = {"yhat": np.maximum(inverted(middle), floor)}
         round_outward = np.stack([scaler.integer_valued for scaler in own])[:, None] > 0
-        is_positive = [
-            scaler.non_negative * (dataset.series[index].values >= 0).all(axis=0)
-            for index, scaler in zip(origins[:, 0], own, strict=True)
-        ]
-        floor = np.where(np.stack(is_positive)[:, None] > 0, 0.0, -np.inf)
         for level in levels:
             if self.quantiles is None:
                 quantile = (calibration or self.calibration).conformal_quantile(level).double().numpy()
@@ -220,7 +217,20 @@ class ForecasterState:
 
     def components(self, dataset: WindowDataset, windows: Tensor, encoded: EncodedWindows) -> Components:
         """Split forecasts into components, in the units of each series."""
-        return decompose(self.network, encoded, dataset.scalers, dataset.origins(windows), self.median_index)
+        origins = dataset.origins(windows)
+        parts = decompose(self.network, encoded, dataset.scalers, origins, self.median_index)
+        return parts.limited(self._floor(dataset, origins))
+
+    def _floor(self, dataset: WindowDataset, origins: NDArray[np.int64]) -> Array:
+        """Return what forecasts do not fall below, (N, 1, C): zero for series that never did."""
+        positive = self.positive
+        is_limited = [
+            dataset.scalers[index].non_negative * (dataset.series[index].values >= 0).all(axis=0)
+            if positive is None
+            else np.full(dataset.channels, float(positive))
+            for index in origins[:, 0]
+        ]
+        return np.where(np.stack(is_limited)[:, None] > 0, 0.0, -np.inf)
 
     def explain(self, current: Components | None, table: Any, backend: Any) -> Explanation:
         """Explain forecasts by the sample; `current` are the components of the current ones, also in `table`."""
@@ -238,7 +248,7 @@ class ForecasterState:
         features = memory_features(self.network, time, self.local)
         notices = tuple(self.change_notices(self.recent, self.calibration))
         smoothing = ""
-        if self.local is not None:
+        if self.local is not None and self.network.config.share < 1:
             smoothing = describe_smoothing(self.local, self.scalers, 1 - self.network.config.share, time)
         return Explanation(modes, features, table, self.findings, notices, backend, smoothing)
 

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from parallelrnn.forecast.data import Array, Series
 
-_TIED = 3  # a column of integers counts as such if one value in so many is the same
 _MAX_LOG = 700.0  # of a value that is still a number
 _MAX_BATCH = 2048  # windows that go through a network at once where nothing is learned
 
@@ -43,7 +42,7 @@ class SeriesScaler:
     scale: Array  # (C,), above zero
     cycles: tuple[Cycle, ...]  # in the units of the series, or of its logarithm
     integer_valued: Array  # (C,), 1 for counts, whose intervals are rounded outward to integers, else 0
-    non_negative: Array  # (C,), 1 for series that come near zero and never fall below it, nor do their intervals
+    non_negative: Array  # (C,), 1 for series that never fall below zero: neither do their forecasts, nor intervals
     # (C,), above zero for channels that are read as logarithms, of values that are no smaller
     floor: Array = field(default_factory=lambda: np.zeros(1))
 
@@ -57,9 +56,8 @@ class SeriesScaler:
             values = np.where(series.observed, series.values, np.nan)
         floor = np.zeros(values.shape[1]) if floor is None else floor
         mean, scale = _mean_and_scale(to_logs(values, floor))
-        whole = np.where(series.observed, series.values, np.nan)
-        deviation = np.nanstd(values, axis=0)
-        return cls(mean, scale, cycles, _integer_valued(values), _non_negative(whole, deviation), floor)
+        least = np.nanmin(np.where(series.observed, series.values, np.nan), axis=0)
+        return cls(mean, scale, cycles, _integer_valued(values), (least >= 0).astype(np.float64), floor)
 
     def invert(self, values: Array) -> Array:
         """Return values (..., C) in the units of the series, of values or logarithms."""
@@ -260,23 +258,13 @@ def observed_mean(past: Tensor, valid: Tensor | None) -> Tensor:
 
 
 def _integer_valued(values: Array) -> Array:
-    """Return for each column 1 if it holds integers with many ties, such as sales that are often zero, else 0.
+    """Return for each column 1 if it holds whole numbers that vary, such as sales, else 0.
 
-    An interval that misses the common value by a hair would miss all of these at once.
+    An interval that misses a common value by a hair would miss all of these at once.
     """
-    flags = np.zeros(values.shape[1])
-    for channel, column in enumerate(values.T):
-        observed = column[~np.isnan(column)]
-        if (observed == np.round(observed)).all():
-            _, counts = np.unique(observed, return_counts=True)
-            flags[channel] = len(counts) > 1 and counts.max() * _TIED >= len(observed)
-    return flags
-
-
-def _non_negative(values: Array, scale: Array) -> Array:
-    """Return for each column 1 if it reaches down to zero, within a deviation, but never below, else 0."""
-    least: Array = np.nanmin(values, axis=0)
-    return ((least >= 0) & (least < scale)).astype(np.float64)
+    is_whole = np.isnan(values) | (values == np.round(values))
+    varies = np.nanmin(values, axis=0) < np.nanmax(values, axis=0)
+    return np.asarray(is_whole.all(axis=0) & varies, dtype=np.float64)
 
 
 def _mean_and_scale(table: Array) -> tuple[Array, Array]:
