@@ -178,3 +178,50 @@ def test_intervals_go_on_growing_where_errors_grow() -> None:
     low, high = (forecast[f"yhat-{side}-80"].to_numpy().reshape(200, 6) for side in ("lo", "hi"))
     held = ((noise[:, 30:] + 100 >= low) & (noise[:, 30:] + 100 <= high)).mean()
     assert 0.74 < held < 0.86  # of 1,200 values, with a standard error of 1.5 % or so
+
+
+def held_by(widths: pd.DataFrame, values: np.ndarray) -> float:
+    return float(((values >= widths["yhat-lo-80"]) & (values <= widths["yhat-hi-80"])).mean())
+
+
+@pytest.mark.parametrize("models", ["local", "network"])
+def test_intervals_hold_where_the_horizon_is_longer_than_what_local_models_look_at(models: str) -> None:
+    values = np.random.default_rng(0).standard_normal(1250)
+    table = pd.DataFrame({"ds": pd.date_range("2015-01-01", periods=1000, freq="D"), "y": values[:1000]})
+    forecaster = Forecaster(250, models=models, max_epochs=1, progress=False).fit(table, val_size=250)
+    assert 0.6 < held_by(forecaster.predict(level=[80]), values[1000:]) < 0.97
+
+
+def test_a_series_that_goes_astray_does_not_widen_the_intervals_of_others() -> None:
+    rng = np.random.default_rng(0)
+    parts = [100 + rng.standard_normal(40) for _ in range(13)]
+    quiet, wild = (
+        panel([*parts, last]) for last in (100 + rng.standard_normal(40), np.r_[[100.0] * 33, np.arange(7) * 1e6])
+    )
+    widths = [
+        Forecaster(6, transform=None, progress=False).fit(table).predict(level=[95]).eval("`yhat-hi-95` - `yhat-lo-95`")
+        for table in (quiet, wild)
+    ]
+    assert (widths[1][:6] < 4 * widths[0][:6]).all()
+
+
+def panel(series: list[np.ndarray]) -> pd.DataFrame:
+    parts = [pd.DataFrame({"unique_id": n, "ds": range(len(own)), "y": own}) for n, own in enumerate(series)]
+    return pd.concat(parts)
+
+
+def test_five_years_of_months_are_enough_for_a_year_ahead() -> None:
+    """One residual at the last step would make an interval of Student's t with one degree of freedom."""
+    values = 100 + np.random.default_rng(1).standard_normal(60)
+    table = pd.DataFrame({"ds": pd.date_range("2015-01-01", periods=60, freq="MS"), "y": values})
+    width = Forecaster(12, progress=False).fit(table).predict(level=[95]).eval("`yhat-hi-95` - `yhat-lo-95`")
+    assert width.max() < 2 * width.min()
+    assert 3 < width.median() < 8  # 3.9 for the noise itself
+
+
+def test_pooled_residuals_are_thinned_evenly_over_steps_ahead() -> None:
+    rng = np.random.default_rng(0)
+    parts = [rng.standard_normal(31 if not n else 30) for n in range(1200)]
+    forecaster = Forecaster(6, models="local", progress=False).fit(panel(parts))
+    counts = forecaster._state.calibration.counts[-1]  # type: ignore[union-attr]
+    assert (counts > 100).all()

@@ -121,7 +121,7 @@ def test_a_plot_shows_the_intervals_that_there_are() -> None:
     table = hourly(ids=("a",))
     assert bands(quick(max_epochs=1).fit(table)) == ["95 %", "80 %"]
     assert bands(quick(max_epochs=1, quantiles=[0.1, 0.2, 0.5, 0.9]).fit(table)) == ["80 %"]
-    assert bands(quick(12, 16, max_epochs=1).fit(hourly(63, ids=("a",)), val_size=20)) == ["80 %"]
+    assert bands(quick(12, 16, max_epochs=1).fit(hourly(45, ids=("a",)), val_size=14)) == ["80 %"]
 
 
 def test_a_plot_of_one_of_several_channels() -> None:

@@ -275,3 +275,29 @@ def test_rejected_arguments() -> None:
     for name in ("models", "transform"):
         with pytest.raises(ArgumentError, match=name):
             Forecaster(4, **{name: "none"})
+
+
+@pytest.mark.parametrize(("steps", "freq"), [(5, "YS"), (8, "YS"), (15, "MS"), (6, "QS")])
+def test_a_short_line_is_continued(steps: int, freq: str) -> None:
+    table = pd.DataFrame(
+        {"ds": pd.date_range("2015-01-01", periods=steps, freq=freq), "y": 100 + 5.0 * np.arange(steps)}
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about short series
+        forecast = Forecaster(2, progress=False).fit(table).predict()["yhat"]
+    np.testing.assert_allclose(forecast, 100 + 5 * np.array([steps, steps + 1]), rtol=0.02)
+
+
+def test_two_years_show_a_season() -> None:
+    season = np.array([10.0, 50, 20, 90, 30, 30, 70, 200, 10, 20, 60, 40])
+    table = pd.DataFrame({"ds": pd.date_range("2015-01-01", periods=24, freq="MS"), "y": np.tile(season, 2)})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        forecast = Forecaster(12, progress=False).fit(table).predict()["yhat"]
+    assert abs(forecast - season).mean() < 0.15 * abs(season - season.mean()).mean()
+
+
+def test_logarithms_reach_back_to_the_beginning_of_a_long_series() -> None:
+    growing = single(np.exp(np.linspace(0, 14, 1000)))
+    floors, _, _ = weigh(Bank(1, 4), [growing], [1000], True)
+    assert 0 < floors[0, 0] < 1

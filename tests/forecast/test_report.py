@@ -57,7 +57,7 @@ def test_whole_numbers_are_times_too(browser: Any, tmp_path: Path) -> None:
 
 
 def test_few_windows_give_no_bands(browser: Any, tmp_path: Path) -> None:
-    table = hourly(60, ids=("a",))
+    table = hourly(28, ids=("a",))
     open_page(browser, quick(12, 16, max_epochs=1).fit(table).report(tmp_path / "short.html"))
     assert complaints(browser) == []
     names = browser.execute_script("return document.getElementById('figure-outlook').data.map(t => t.name)")

@@ -271,7 +271,7 @@ class Forecaster:
         `checkpoint`, training saves its state in this directory after each epoch; with `resume` it continues from
         there, else it deletes what an earlier training left.
         """
-        panel = self._without_incomplete(self.read(df, freq, id_col, time_col, target_col))
+        panel = self.without_incomplete(self.read(df, freq, id_col, time_col, target_col))
         directory = None
         if checkpoint is not None:
             digest = self._fingerprint(panel, val_size)
@@ -335,7 +335,7 @@ class Forecaster:
         rows: list[dict[str, Any]] = []
         state: ForecasterState | None = None
         for hidden in range(longest, self.horizon - 1, -step):
-            before = self._without_incomplete(panel.without_last(hidden))
+            before = self.without_incomplete(panel.without_last(hidden))
             if state is None or refit:
                 state = fit_panel(self, before, val_size)
             pairs = list(zip(before.series, panel.series, strict=True))
@@ -441,12 +441,11 @@ class Forecaster:
             warn_user(note)
         return panel
 
-    def _without_incomplete(self, panel: Panel) -> Panel:
+    def without_incomplete(self, panel: Panel) -> Panel:
         """Return a panel in which last values of incomplete periods count as missing."""
         if self.missing == "error":
             return panel
-        season = max(map(round, calendar_periods(panel.grid.step)), default=1)
-        series, note = fill_incomplete(panel.series, season)
+        series, note = fill_incomplete(panel.series, [round(period) for period in calendar_periods(panel.grid.step)])
         if note:
             warn_user(note)
         return dataclasses.replace(panel, series=series)
@@ -456,7 +455,7 @@ class Forecaster:
         state = self._fitted()
         series: Sequence[Series] = state.recent
         if df is not None:
-            series = self._without_incomplete(self._panel(df, state.columns, grid=state.grid)).series
+            series = self.without_incomplete(self._panel(df, state.columns, grid=state.grid)).series
         if state.columns.future:
             return state.dataset(series, read_future_exog(futr_df, series, state.columns, state.grid, self.horizon))
         if futr_df is not None:

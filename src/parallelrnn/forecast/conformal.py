@@ -22,12 +22,17 @@ LEVELS = torch.tensor(
     [0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 0.825, 0.85, 0.875, 0.9, 0.925, 0.95, 0.975, 0.99, 1.0],
     dtype=torch.float64,
 )
+_OLD_LEVELS = 200  # of version 0.1.0
 _ROUNDED_UP = 1 + 2**-10  # what is stored in half precision is no less than it was
 MIN_RESIDUALS = 50  # at every step ahead, for a series to be calibrated by itself
 _BEGINNING = 6  # steps of a series, before which its errors are not typical
 _MAX_TYPICAL = 64  # windows of a series that tell how large its errors are
 _TOGETHER = 4096  # windows, at least, that are forecast together
 _LEAST_SIZE = 0.05  # of the errors of a series, relative to the median of the panel
+_FEW = 20  # pooled residuals at a step ahead, that say too little by themselves
+_MOST_LARGER = 5.0  # times errors before, that those since then are taken to be where they are few
+_FARTHEST = 4.0  # times what holds 80 % of pooled residuals: no residual is farther
+_ROUNDING = 1e-6  # of the scale of a series
 _RECENT_WINDOWS = 1000  # of each series, that intervals are calibrated on
 # Forecasts h steps ahead that start one step apart share most of their future, so n of their residuals count as fewer
 # independent ones, here as 5 n / h. The 5 is no theory: of 4, 5, 6, 8, 16 and no correction it came closest to nominal
@@ -46,7 +51,7 @@ class Calibration:
     size: Tensor  # (rows, H, C), the root mean square of the residuals
     counts: Tensor  # (rows, H), the number of residuals that they come from
     row: Tensor  # (series,), of the table
-    scale: Tensor  # (series, C), of the residuals of a series relative to those of its row
+    scale: Tensor  # (series, C), what residuals of its row are multiplied by; one for a series with a row of its own
     changed: Tensor  # (series,), for how many steps errors have been larger than before; 0 if they are not
 
     @classmethod
@@ -69,8 +74,10 @@ class Calibration:
 
     @classmethod
     def from_levels(cls, table: Tensor, counts: Tensor) -> Calibration:
-        """Take over a table (series, levels, H, C) of residuals at levels that are equally far apart, as 0.1.0 had."""
-        kept = (LEVELS * table.shape[1]).round().long() - 1
+        """Take over a table (series, 200, H, C) of residuals at levels that are equally far apart, as 0.1.0 had."""
+        if table.shape[1] != _OLD_LEVELS:
+            raise ValueError(f"expected {_OLD_LEVELS} quantiles, got {table.shape[1]}")
+        kept = (LEVELS * _OLD_LEVELS).round().long() - 1
         changed = torch.zeros(len(table), dtype=torch.int64)
         return cls._each(table[:, kept], table.square().mean(1).sqrt(), counts, changed)
 
@@ -104,9 +111,9 @@ class Calibration:
     def conformal_quantile(self, level: float) -> Tensor:
         """Return the half-width (series, H, C) of intervals that cover `level` per cent.
 
-        Split conformal prediction takes the residual at rank (n + 1) * level of n, rounded up; it covers as promised if
-        residuals stay as they have been. Where n is too small for that, residuals are assumed to be normal, with a
-        warning.
+        Split conformal prediction takes the residual at rank (n + 1) * level of n, rounded up, here between the two
+        stored ones that are next to it; it covers as promised if residuals stay as they have been. Where n is too small
+        for that, residuals are assumed to be normal, with a warning.
         """
         fewest, needed = int(self.counts[self.row].min()), _min_count(level)
         if not fewest:
@@ -148,15 +155,18 @@ class Calibration:
 def calibrate(network: nn.Module, dataset: WindowDataset, median_index: int, first: Sequence[int]) -> Calibration:
     """Calibrate on the recent residuals of each series, which best tell how far off the next forecast will be.
 
-    Series with few of them share those of all, relative to the size of each one's errors before. Where errors grow,
-    they go on to: intervals are relative to the size of errors up to now. The last of all is for new series.
+    Series with few of them share those of all, relative to the size of each one's errors before. Intervals are relative
+    to the size of errors up to now, since errors that have grown go on growing. The last row is for new series.
     """
     residuals = calibration_residuals(network, dataset, median_index, first)
-    before = _typical_errors(network, dataset, median_index, first)
-    latest = _typical_errors(network, dataset, median_index, dataset.lengths.tolist())
-    pooled = torch.cat([own / size for own, size in zip(residuals, before, strict=True)])
-    pooled = pooled[:: max(1, len(pooled) // recent_windows(dataset.horizon))]
+    earlier = _earlier_residuals(network, dataset, median_index, first)
+    latest = _sizes(_earlier_residuals(network, dataset, median_index, dataset.lengths.tolist()))
+    before = _sizes(earlier)
+    before, latest = before.where(~before.isnan(), latest), latest.where(~latest.isnan(), before)
+    middle = before.nanmedian(0).values.nan_to_num(1.0).clamp(min=_ROUNDING)
+    before, latest = (torch.maximum(own.where(~own.isnan(), middle), _LEAST_SIZE * middle) for own in (before, latest))
     alone = [index for index, own in enumerate(residuals) if are_enough(own)]
+    pooled = _pooled(residuals, earlier, before, recent_windows(dataset.horizon))
     shared = Calibration.of([*(residuals[index] for index in alone), pooled], [*[True] * len(alone), False])
     row, changed = (torch.full((len(residuals) + 1,), value) for value in (len(alone), 0))
     scale = torch.cat([latest, latest.median(0).values[None]])
@@ -164,21 +174,40 @@ def calibrate(network: nn.Module, dataset: WindowDataset, median_index: int, fir
     return replace(shared, row=row, scale=scale, changed=changed)
 
 
-def _typical_errors(
+def _pooled(residuals: Sequence[Tensor], earlier: Sequence[Tensor], sizes: Tensor, most: int) -> Tensor:
+    """Return the residuals of all series relative to the sizes (series, C) of their errors before, `most` at most.
+
+    Where they are few at some step ahead, those before are added, as much larger as errors have become since.
+    """
+    pooled, before = (
+        torch.cat([own / size for own, size in zip(each, sizes, strict=True)]) for each in (residuals, earlier)
+    )
+    if int((~pooled.isnan()).sum(0).min()) < _FEW and len(before):
+        since = pooled.abs().nanmedian() / before.abs().nanmedian().clamp(min=_ROUNDING)
+        pooled = torch.cat([pooled, before * since.nan_to_num(1.0).clamp(1.0, _MOST_LARGER)])
+    if len(pooled) > most:  # at random, since windows of a series that lack their last steps come at regular places
+        pooled = pooled[torch.randperm(len(pooled), generator=torch.Generator().manual_seed(0))[:most]]
+    # A series whose errors have grown out of all proportion says nothing about others.
+    limit = _FARTHEST * pooled.abs().nanquantile(0.8, 0) if len(pooled) else pooled.new_zeros(pooled.shape[1:])
+    return pooled.clamp(-limit, limit)
+
+
+def _earlier_residuals(
     network: nn.Module, dataset: WindowDataset, median_index: int, first: Sequence[int]
-) -> Tensor:  # (series, C)
-    """Return the mean size of the residuals of each series before `first`, of the panel where there are none."""
+) -> list[Tensor]:
+    """Return the residuals of some forecasts of each series whose futures end before `first`."""
     windows = []
     for index, end in enumerate(first):
         last = end - dataset.horizon + 1 if end > dataset.horizon + 1 else end
         begin = min(max(_BEGINNING, last // 3), max(0, last - 1))
         own = dataset.windows_of(index, begin, last)
         windows.append(own[:: max(1, len(own) // _MAX_TYPICAL)])
-    missed = _residuals_of(network, dataset, windows, median_index)
-    sizes = torch.stack([own.abs().flatten(0, 1).nanmean(0) for own in missed])
-    middle = sizes.nanmedian(0).values.nan_to_num(1.0)
-    sizes = torch.where(sizes.isnan(), middle, sizes)
-    return torch.maximum(sizes, _LEAST_SIZE * middle).clamp(min=1e-6)
+    return list(_residuals_of(network, dataset, windows, median_index))
+
+
+def _sizes(residuals: Sequence[Tensor]) -> Tensor:
+    """Return the mean size (series, C) of residuals, NaN where there are none."""
+    return torch.stack([own.abs().flatten(0, 1).nanmean(0) for own in residuals])
 
 
 def calibration_residuals(

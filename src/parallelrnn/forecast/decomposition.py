@@ -29,6 +29,7 @@ from parallelrnn.interpret.modes import CALENDAR, LOCAL, RECENT, ForecastModes, 
 from parallelrnn.nn import WaveDecoder
 from parallelrnn.nn.encoder import TransformerEncoder
 
+_LIMIT = "limit at zero"
 _PER_YEAR = {"d": 365.25, "business days": 260.89, "weeks": 52.1775, "months": 12.0, "years": 1.0}  # steps
 
 
@@ -92,7 +93,7 @@ class Components:
         added = np.where(self.logs, 0.0, np.maximum(total, floor) - total)
         if not added.any():
             return self
-        return replace(self, others=(*self.others, "limit at zero"), values=np.concatenate([self.values, added[None]]))
+        return replace(self, others=(*self.others, _LIMIT), values=np.concatenate([self.values, added[None]]))
 
     def terms(self) -> tuple[Array, Array]:
         """Return the level and what each component adds to those before it, which sum to the forecast in its units."""
@@ -111,9 +112,9 @@ class Components:
             where += f"; future covariates have a share of {share}"
         parts: Sequence[Array | None] = [None] * count
         level = None
-        if current is not None and not current.others:  # else modes do not sum to the forecast
+        if current is not None and set(current.others) <= {_LIMIT}:  # else modes do not sum to the forecast
             first, terms = current.terms()
-            parts, level = [_as_channels(part) for part in terms], _as_channels(first)[0, 0]
+            parts, level = [_as_channels(part) for part in terms[:count]], _as_channels(first)[0, 0]
         modes = [
             Mode(order=mode.order, eigenvalue=mode.eigenvalue, share=share, part=part, source=mode.source)
             for mode, share, part in zip(self.modes, shares[:count], parts, strict=True)

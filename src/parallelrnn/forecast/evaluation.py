@@ -133,7 +133,7 @@ def evaluate(
     All forecasters have the same lookback and horizon.
     """
     horizon = forecasters[0].horizon
-    panel = _long_enough(panel, test_size, horizon)
+    panel = _long_enough(forecasters[0].without_incomplete(panel), test_size, horizon)
     before = panel.without_last(test_size)
     lengths = [len(series) for series in panel.series]
     first, last = [length - test_size for length in lengths], [length - horizon for length in lengths]

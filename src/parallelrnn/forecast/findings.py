@@ -40,8 +40,12 @@ _ENDLESS = 10  # lengths of the series; longer half-lives are not told from endl
 
 def read_findings(state: ForecasterState, series: Sequence[Series]) -> Findings:
     """Return what series show, and how much of that the forecasts of a fitted state contain."""
+    read = [
+        replace(own, values=to_logs(own.values, scaler.floor))
+        for own, scaler in zip(series, state.scalers, strict=True)
+    ]
     try:
-        found, rest = find(series, state.periods, state.horizon)
+        found, rest = find(read, state.periods, state.horizon)
     except np.linalg.LinAlgError:  # rounding left nothing to read, but the forecasts stand
         found, rest = [], "unknown"
     dataset, origins = state.dataset(series), state.sample_origins

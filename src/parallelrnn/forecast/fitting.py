@@ -40,7 +40,7 @@ _LOGS = {"auto": None, "log": True, None: False}  # by transform
 _MANY_STEPS, _LONG_SERIES = 20_000, 120  # of all series, or of one, that a network takes to add anything
 _SHARES = tuple(n / 10 for n in range(11))  # of the network in forecasts
 _MAX_SHARED = 20_000  # windows that shares are compared on
-_DOUBT = 0.2  # of the error of local models, by which a network alone has to be better over one horizon
+_DOUBT = 0.2  # of its error, by which a network alone has to be better if it was compared over one horizon
 _NO_WORSE = 1.001  # times the validation loss before
 
 
@@ -97,12 +97,13 @@ def fit_panel(
     local: LocalModels | None = None
     if uses_local:
         tables = [scaler.with_cycles(series) for scaler, series in zip(scalers, panel.series, strict=True)]
-        states = run_local(bank, tables, steps, weights, steps)
-        dataset = dataset.with_local(states)
+        known = [max(0, own - options.horizon) for own in split.first]  # also errors before the validation part
+        with_local = dataset.with_local(run_local(bank, tables, steps, weights, known))
         hidden = np.median([n - own for n, own in zip(lengths, steps, strict=True)])
         turns = max(1.0, float(hidden) / options.horizon)
-        share = _network_share(network, dataset, split.validation, bank.period, turns) if history else 0.0
+        share = _network_share(network, with_local, split.validation, bank.period, turns) if history else 0.0
         network.config = replace(network.config, share=share, season=bank.period)
+        dataset = with_local if share < 1 else dataset
         if share < 1 or (found > 0).any():
             _, weights, prior = weigh(bank, panel.series, lengths, found > 0)
             final = run_local(bank, tables, lengths, weights, steps)
@@ -160,7 +161,7 @@ def _network_share(network: Network, dataset: WindowDataset, windows: Tensor, se
             errors[index] += float(missed.sum())
     network.config = base
     shares = np.array(_SHARES)
-    return _SHARES[int((errors / max(errors[0], 1e-300) + _DOUBT / turns * shares**2).argmin())]
+    return _SHARES[int((errors * (1 + _DOUBT / turns * shares**2)).argmin())]
 
 
 def _train(

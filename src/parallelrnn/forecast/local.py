@@ -36,7 +36,7 @@ _MAX_NUMBERS = 2**25  # of states and forecasts that are kept at once
 _HISTORY = (
     300  # steps by which models are judged, and before the first state that is asked for: what was earlier is lost
 )
-_SETTLED = 100  # steps of these after which models no longer depend on what they began with
+_SETTLED = 100  # steps of these after which what models began with matters little
 _SHARPNESS, _PANEL_SHARPNESS = 10.0, 60.0  # how fast weights fall with the logarithm of errors: own, and of the panel
 _FULL_COUNT, _MAX_COUNT = 50.0, 800.0  # errors at which weights are as sharp as this, and beyond which no sharper
 _SAMPLED, _KEPT = 250, 16  # series that choose the models of larger panels, and how many
@@ -111,10 +111,17 @@ class Bank:
                 table[1 + len(DAMPINGS) + self.period - 1 - h % self.period, h, 3] = 1.0
         return table
 
-    @property
-    def least_steps(self) -> int:
-        """The values that all models take to begin."""
-        return max(_BEGINNING, 2 * self.period + 1 if self.period > 1 else 0)
+    def knows_season(self, steps: int) -> bool:
+        """Return whether so many values tell what models with a season begin with: two periods."""
+        return steps >= 2 * self.period > 2
+
+    def beginning(self, steps: int) -> int:
+        """Return how many of the first values models begin with, which they are not judged by."""
+        usual = max(_BEGINNING, steps // 3) if steps >= 2 * _BEGINNING else min(steps, max(3, steps // 2))
+        if not self.knows_season(steps):
+            return usual
+        # Of less than three periods one is enough, lest nothing be left to judge by.
+        return max(usual, 2 * self.period + 1 if steps >= 3 * self.period else self.period + 2)
 
     def layer(self, model: int) -> ParaRNN:
         """Return one of the models as a linear layer."""
@@ -191,7 +198,7 @@ class Bank:
         steps = [len(values) for values in series]
         ahead = sorted({1, min(2, self.horizon), *(max(1, k * self.horizon // 3) for k in (1, 2)), self.horizon})
         # What models begin with is read off values that they are not judged by.
-        begins = [max(self.least_steps, n // 3) for n in steps]
+        begins = [self.beginning(n) for n in steps]
         first = min(begins) - 1  # the first origin is the last value that models begin with
         states = [own[first:] for own in self.states(series, begins)]
         totals, counts = np.zeros((len(series), len(self.models))), np.zeros(len(series))
@@ -208,8 +215,8 @@ class Bank:
                 counts[index] += len(origins)
         with np.errstate(invalid="ignore", divide="ignore"):
             means: Array = totals / counts[:, None]
-        if self.period > 1:  # a season takes two periods to be known
-            short = [index for index, n in enumerate(steps) if n < 2 * self.period + 1]
+        if self.period > 1:
+            short = [index for index, n in enumerate(steps) if not self.knows_season(n)]
             means[short, len(self._models(False)) :] = np.inf
         return means, counts
 
@@ -292,17 +299,19 @@ def weigh(
     logged = (halves[:, 1].sum(1) > halves[:, 0].sum(1)) & positive
     own = halves[np.arange(len(halves)), logged.astype(int)]
     own = own / np.maximum(own.sum(1, keepdims=True), 1e-300)
-    floors = np.where(logged, [_FLOOR * float(values.min()) for values in known], 0.0)
+    least = [float(values.min()) for single, n in zip(series, steps, strict=True) for values in single.values[:n].T]
+    floors = np.where(logged, _FLOOR * np.array(least), 0.0)
     shape = len(series), series[0].values.shape[1]
     return floors.reshape(shape), torch.from_numpy(own).float().view(*shape, -1), prior
 
 
 def choose_bank(period: int, horizon: int, series: Sequence[Series], steps: Sequence[int], logs: bool | None) -> Bank:
     """Return all models, or for a large panel those that do best on a sample of its series."""
-    bank, stride = Bank(period, horizon), len(series) // _SAMPLED
-    if stride < 2:
+    bank = Bank(period, horizon)
+    if len(series) < 2 * _SAMPLED:
         return bank
-    _, _, prior = weigh(bank, series[::stride], steps[::stride], logs)
+    sample = np.random.default_rng(0).choice(len(series), _SAMPLED, replace=False).tolist()
+    _, _, prior = weigh(bank, [series[index] for index in sample], [steps[index] for index in sample], logs)
     return bank.best(prior, _KEPT)
 
 
@@ -359,7 +368,7 @@ def _starts(values: Array, period: int) -> NDArray[np.float64]:
     if len(values) < 3:
         level = [float(values[0]) if len(values) else 0.0, 0.0, *[0.0] * (period if period > 1 else 0)]
         return np.array([level] * 3)
-    known_period = period if len(values) > 2 * period else 1
+    known_period = period if len(values) >= period + 2 else 1
     flat, sloped = (initial_state(values, known_period, has_trend) for has_trend in (False, True))
     half = flat.copy()
     half[1] = line_through(values)[0] / 2

@@ -91,27 +91,30 @@ class MissingValues:
 
 
 def is_incomplete(values: NDArray[np.float64], season: int) -> bool:
-    """Return whether the last of positive values (T,) is that of a period which was not over when it was counted.
+    """Return whether the last value (T,), after positive ones, is that of a period which was not over.
 
     It is below half of all values of the season before it, a fall that is three times as deep as any before.
     """
     span = max(_LEAST_SPAN, min(season, len(values) // 3))
-    if len(values) < span + _LEAST_EARLIER or not (values > 0).all():
+    if len(values) < span + _LEAST_EARLIER or values[-1] < 0 or not (values[:-1] > 0).all():
         return False
-    logs = np.log(values)
-    falls = logs[span:] - sliding_window_view(logs[:-1], span).min(axis=1)
+    logs = np.log(np.maximum(values, np.finfo(float).tiny))
+    least = sliding_window_view(logs[:-1], span).min(axis=1)
+    first = np.minimum.accumulate(logs[: span - 1])  # the first values have fewer before them
+    falls = logs[1:] - np.concatenate([first, least])
     return bool(falls[-1] < min(np.log(_HALF), _FALLS * min(0.0, falls[:-1].min())))
 
 
-def fill_incomplete(series: Sequence[Series], season: int) -> tuple[tuple[Series, ...], str]:
+def fill_incomplete(series: Sequence[Series], seasons: Sequence[int]) -> tuple[tuple[Series, ...], str]:
     """Return series whose last values count as missing if they are incomplete, and a sentence on which these are."""
+    longest, shortest = max(seasons, default=1), min(seasons, default=1)
     filled, found = [], []
     for single in series:
         values = single.values.T
-        is_low = np.array([is_incomplete(own, season) for own in values]) & single.observed[-1]
+        is_low = np.array([is_incomplete(own, longest) for own in values]) & single.observed[-1]
         if is_low.any():
             found.append((single.name, float(values[is_low, -1][0])))
-            single = single.with_last(np.where(is_low, _expected(single.values, season), single.values[-1]), ~is_low)
+            single = single.with_last(np.where(is_low, _expected(single.values, shortest), single.values[-1]), ~is_low)
         filled.append(single)
     if not found:
         return tuple(filled), ""
@@ -124,11 +127,12 @@ def fill_incomplete(series: Sequence[Series], season: int) -> tuple[tuple[Series
 
 
 def _expected(values: NDArray[np.float64], season: int) -> NDArray[np.float64]:
-    """Return the value before the last, grown as it grew a season ago where that is known."""
+    """Return the value before the last, grown as it grew a season ago where that is known, within what there was."""
     with np.errstate(invalid="ignore", divide="ignore"):  # of those that are not asked for
         growth = values[-1 - season] / values[-2 - season] if 1 < season < len(values) - 1 else 1.0
-    expected: NDArray[np.float64] = values[-2] * growth
-    return expected
+        expected: NDArray[np.float64] = values[-2] * growth
+    known = values[-1 - max(season, _LEAST_SPAN) : -1]
+    return np.clip(expected, known.min(axis=0), known.max(axis=0))
 
 
 def _count(counts: dict[Any, int], what: str, how: str) -> str:

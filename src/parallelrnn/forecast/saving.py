@@ -245,8 +245,10 @@ def _check_metadata(
             "share": 0 <= config.share <= 1,
             "season": 1 <= config.season <= MAX_PERIOD,
             "logs": metadata["logs"] is None or isinstance(metadata["logs"], bool),
-            "local": all(_is_finite(tensors[f"local.{name}"]) for name in _LOCAL if f"local.{name}" in tensors),
-            "scaler": _is_finite(tensors["scaler"]) and bool((tensors["scaler"][:, [1, -1]] >= 0).all()),
+            "local": all(_is_finite(tensors[f"local.{name}"]) for name in _LOCAL if f"local.{name}" in tensors)
+            and not bool((tensors.get("local.weights", torch.zeros(0)) < 0).any()),
+            "scaler": _is_finite(tensors["scaler"])
+            and bool((tensors["scaler"][:, 1] > 0).all() and (tensors["scaler"][:, -1] >= 0).all()),
             "backend": metadata["backend"] in _BACKENDS,
             "quantiles": config.quantiles == len(forecaster.quantiles or [0]),
             "periods": all(period >= 2 for period in metadata["periods"]),
@@ -257,9 +259,26 @@ def _check_metadata(
             "findings": _in_range("findings.kind", len(KINDS), tensors)
             and _in_range("findings.rest", len(RESTS), tensors),
             "changes": _in_range("calibration.changed", _MAX_LOOKBACK, tensors),
-            "calibration": _in_range("calibration.row", rows, tensors),
+            "calibration": _in_range("calibration.row", rows, tensors) and _is_calibration(tensors),
             "integers": all(tensors[name].dtype == torch.int64 for name in _INTEGERS if name in tensors),
         }
+    )
+
+
+def _is_calibration(tensors: Tensors) -> bool:
+    """Return whether quantiles are those of residuals: above zero, rising, and known where some were counted."""
+    table, size, counts, scale = (tensors[f"calibration.{name}"] for name in ("table", "size", "counts", "scale"))
+    if (table.dtype, size.dtype, counts.dtype) != (torch.float16, torch.float32, torch.int64):
+        return False
+    is_known = (counts > 0)[:, :, None]
+    is_table = ((table >= 0) & torch.isfinite(table)).all(1) & (table[:, 1:] >= table[:, :-1]).all(1)
+    is_size = (size >= 0) & torch.isfinite(size)
+    return bool(
+        (counts >= 0).all()
+        and ((is_table & is_size) | ~is_known).all()
+        and _is_finite(scale)
+        and not scale.is_complex()
+        and (scale > 0).all()
     )
 
 

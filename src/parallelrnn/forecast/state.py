@@ -124,7 +124,7 @@ class ForecasterState:
             # What models begin with may depend on what was known when they were fitted, not on later values.
             end = len(known) if row < 0 else self.recent[row].end - known.position
             tables.append(scaler.with_cycles(known))
-            steps.append(end if local.bank.least_steps <= end < len(known) else len(known))
+            steps.append(end if local.bank.beginning(len(known)) <= end < len(known) else len(known))
             since = len(known) - recent_windows(self.horizon) if row < 0 else self.trained_until[row] - known.position
             first.append(max(0, min(since, len(known))))
         states = run_local(local.bank, tables, steps, weights, first)

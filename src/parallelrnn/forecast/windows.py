@@ -56,8 +56,9 @@ class SeriesScaler:
             values = np.where(series.observed, series.values, np.nan)
         floor = np.zeros(values.shape[1]) if floor is None else floor
         mean, scale = _mean_and_scale(to_logs(values, floor))
-        least = np.nanmin(np.where(series.observed, series.values, np.nan), axis=0)
-        return cls(mean, scale, cycles, _integer_valued(values), (least >= 0).astype(np.float64), floor)
+        whole = np.where(series.observed, series.values, np.nan)
+        never_negative = (np.nanmin(whole, axis=0) >= 0).astype(np.float64)
+        return cls(mean, scale, cycles, _integer_valued(whole), never_negative, floor)
 
     def invert(self, values: Array) -> Array:
         """Return values (..., C) in the units of the series, of values or logarithms."""
@@ -169,7 +170,7 @@ class WindowDataset:
             self._future_exog[first : first + len(future)] = scaled
         self._local: Tensor | None = None  # (steps, C, size)
         self._cycles = torch.zeros(0, self.channels)  # what local models do without
-        self._first = [0] * len(series)  # origin of each whose window is complete
+        self._first = [0] * len(series)  # the first origin of each at which the states of local models are known
 
     def with_local(self, states: Sequence[Tensor]) -> WindowDataset:
         """Return the dataset with the states (T, C, size) of local models after the last T steps of each series."""
