@@ -15,7 +15,7 @@ import torch
 
 from parallelrnn import Forecaster
 from parallelrnn.classical import EtsCoefficients
-from parallelrnn.errors import ArgumentError
+from parallelrnn.errors import ArgumentError, InputWarning
 from parallelrnn.forecast.data import Array, Series
 from parallelrnn.forecast.local import PARTS, Bank, model_weights, run_local, season_of, weigh
 from tests.classical.test_smoothing import one_step
@@ -301,3 +301,9 @@ def test_logarithms_reach_back_to_the_beginning_of_a_long_series() -> None:
     growing = single(np.exp(np.linspace(0, 14, 1000)))
     floors, _, _ = weigh(Bank(1, 4), [growing], [1000], True)
     assert 0 < floors[0, 0] < 1
+
+
+def test_logarithms_of_values_that_have_none_are_warned_of() -> None:
+    table = pd.DataFrame({"ds": range(40), "y": np.arange(40.0)})
+    with pytest.warns(InputWarning, match="not read as logarithms"):
+        Forecaster(3, transform="log", progress=False).fit(table)

@@ -52,6 +52,11 @@ Static = Annotated[list[str] | None, setting("--static", "COLUMN", "Static covar
 FutureFile = Annotated[Path | None, setting("--future", "FILE", "File with the future covariates of the next steps.")]
 ValSize = Annotated[int | None, setting("--val-size", "STEPS", "Last steps for validation; a fifth if omitted.", min=1)]
 Seed = Annotated[int, setting("--seed", "N", "Random seed.", min=0)]
+Models = Annotated[str, setting("--models", "MODELS", "auto, both, local (smoothing) or network.")]
+Transform = Annotated[str, setting("--transform", "KIND", "auto, log or none: how positive series are read.")]
+AnySign = Annotated[
+    bool, typer.Option("--any-sign", help="Let forecasts of series without negative values go below 0.")
+]
 MaxTime = Annotated[float | None, setting("--max-time", "SECONDS", "Time limit for training, in seconds.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Level = Annotated[list[float] | None, setting("--level", "PERCENT", "Coverage of an interval, such as 80; repeatable.")]
@@ -69,6 +74,9 @@ def fit(
     freq: Freq = None,
     cell: Cell = "linear",
     decoder: Decoder = "waves",
+    models: Models = "auto",
+    transform: Transform = "auto",
+    any_sign: AnySign = False,
     past: Past = None,
     future: Future = None,
     static: Static = None,
@@ -102,7 +110,16 @@ def fit(
         if resume and not checkpoint.exists():
             note(f"{out} has no checkpoint to resume from; training starts from the beginning")
         forecaster = Forecaster(
-            horizon, lookback, cell=cell, decoder=decoder, random_state=seed, max_time=max_time, **covariates
+            horizon,
+            lookback,
+            cell=cell,
+            decoder=decoder,
+            models=models,
+            transform=None if transform == "none" else transform,
+            positive=False if any_sign else None,
+            random_state=seed,
+            max_time=max_time,
+            **covariates,
         )
         start = time.perf_counter()
         try:

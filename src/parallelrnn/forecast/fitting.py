@@ -80,6 +80,7 @@ def fit_panel(
         bank = choose_bank(season, options.horizon, panel.series, steps, logs)
         found, weights, _ = weigh(bank, panel.series, steps, logs)
         floors = list(found)
+        _warn_not_positive(panel.series, list(found), options.transform)
     scalers = [
         fit_scaler(series, n, periods, named, floor)
         for series, n, floor in zip(panel.series, steps, floors, strict=True)
@@ -267,6 +268,14 @@ def _check_positive(panel: Panel, positive: bool | None) -> None:
         if least < 0:
             problem = f"series {series.name!r} falls to {least:g}, so its forecasts may, too"
             raise ArgumentError(problem, argument="positive", got=True, hint="leave out {positive}")
+
+
+def _warn_not_positive(series: Sequence[Series], floors: Sequence[Array], transform: str | None) -> None:
+    """Warn of series that have no logarithms, if these were asked for."""
+    without = [own.name for own, floor in zip(series, floors, strict=True) if transform == "log" and not floor.all()]
+    if without:
+        which = f"{len(without)} series, such as {without[0]!r}" if len(series) > 1 else f"series {without[0]!r}"
+        warn_user(f"{which}: not read as logarithms, because of values of zero or less", argument="transform")
 
 
 def _validation_steps(length: int, horizon: int, val_size: int | None) -> int:

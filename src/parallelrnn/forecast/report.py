@@ -107,19 +107,22 @@ def _times(state: ForecasterState, position: int, count: int) -> list[object]:
 
 def _about_model(state: ForecasterState) -> str:
     config = state.network.config
+    if config.share == 0 and state.local is not None:
+        models = count(len(state.local.bank.models), "exponential smoothing")
+        return f"Forecaster: local models, {models} weighed by how well each forecasts the series"
     parameters = sum(parameter.numel() for parameter in state.network.parameters())
     blocks = count(config.hidden_size // config.block_size, f"{config.cell} block")
     decoder = "a linear decoder"
     if config.decoder == "waves":
         decoder = f"a decoder of {count(config.num_waves, 'wave')} and {count(config.num_decays, 'decay')}"
-    return f"Forecaster: {blocks} of size {config.block_size}, {decoder}, {parameters:,} parameters"
+    share = "" if config.share == 1 else f"; {config.share:.0%} of forecasts, the rest of local models"
+    return f"Forecaster: {blocks} of size {config.block_size}, {decoder}, {parameters:,} parameters{share}"
 
 
 def _about_data(state: ForecasterState) -> str:
     config, step, total = state.network.config, state.grid.step, len(state.recent)
+    back = f"back {step.format(config.lookback)} and " if config.share else ""
     series = f"{total} series" if total > 1 else f"series {state.recent[0].name}"
-    return (
-        f"{series} with a step of {step.format(1)}; forecasts look back {step.format(config.lookback)} and ahead "
-        f"{step.format(config.horizon)}"
-        + (f"; the first {_MAX_SERIES} series are shown" if total > _MAX_SERIES else "")
+    return f"{series} with a step of {step.format(1)}; forecasts look {back}ahead {step.format(config.horizon)}" + (
+        f"; the first {_MAX_SERIES} series are shown" if total > _MAX_SERIES else ""
     )
