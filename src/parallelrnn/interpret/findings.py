@@ -33,9 +33,12 @@ _SENTENCES = {
     "none": "No trend, calendar cycle or other cycle stands out from noise in these data. The parts of the forecast, "
     "listed below, are not evidence of any.",
     "unknown": "There are too few values, or they vary too little, to tell what these data show.",
-    "noise": "{It} looks like noise around a steady level, and that level is the best forecast.",
-    "level": "{It} is a level that wanders: it stays near its last value, which is close to the best forecast.",
-    "decay": "{It} keeps returning to a steady level, but slowly: a high value tends to be followed by high values.",
+    "noise": "The series looks like noise around a steady level, and that level is the best forecast.",
+    "level": "The series is a level that wanders: it stays near its last value, which is close to the best forecast.",
+    "decay": "The series keeps returning to a steady level, but slowly: high values tend to be followed by high ones.",
+    "noise left": "What is left looks like noise, of which nothing can be forecast.",
+    "level left": "What is left is a level that wanders: of this part, the last value is close to the best forecast.",
+    "decay left": "What is left keeps returning to a steady level, but slowly.",
     "much": "On data that training did not see, forecasts explained {explained} of the variation of {these} {ahead}.",
     "little": "Forecasts of {these} move little: on data that training did not see, they explained {explained} of the "
     "variation {ahead}.",
@@ -63,7 +66,7 @@ class Finding:
     def phrase(self, time: Step) -> str:
         """Describe the finding, with intervals."""
         if self.kind == "trend":
-            return "a linear trend"
+            return "a steady trend"
         if self.kind == "calendar":
             return f"a cycle of {time.format(self.period.estimate)}, fixed by the calendar"
         return f"a cycle of {self.period.format(time)} {_fate(self.half_life, time)}"
@@ -145,7 +148,7 @@ class Findings(Sequence[Finding]):
         return [*texts, self._about_rest()]
 
     def _about_rest(self) -> str:
-        return _SENTENCES[self.rest].format(It="What is left" if self.rows else "The series")
+        return _SENTENCES[f"{self.rest} left" if self.rows and self.rest != "unknown" else self.rest]
 
 
 def _plain(value: Any) -> Any:
