@@ -225,3 +225,14 @@ def test_pooled_residuals_are_thinned_evenly_over_steps_ahead() -> None:
     forecaster = Forecaster(6, models="local", progress=False).fit(panel(parts))
     counts = forecaster._state.calibration.counts[-1]  # type: ignore[union-attr]
     assert (counts > 100).all()
+
+
+def test_a_crash_widens_intervals_of_logarithms_to_both_sides_alike() -> None:
+    values = 100 * np.exp(0.02 * np.random.default_rng(0).standard_normal(120))
+    values[100] *= 0.1  # a residual of 2.3 in logarithms
+    table = pd.DataFrame({"ds": pd.date_range("2015-01-01", periods=120, freq="MS"), "y": values})
+    forecast = Forecaster(6, transform="log", models="local", progress=False).fit(table).predict(level=[80, 98])
+    for level in (80, 98):
+        low, high = (forecast["yhat"] - forecast[f"yhat-lo-{level}"], forecast[f"yhat-hi-{level}"] - forecast["yhat"])
+        np.testing.assert_allclose(low, np.minimum(high, forecast["yhat"]), rtol=1e-6)
+    assert (forecast["yhat-lo-98"] < 0.5 * forecast["yhat"]).any()

@@ -223,13 +223,18 @@ def calibration_residuals(
 def _residuals_of(
     network: nn.Module, dataset: WindowDataset, windows: Sequence[Tensor], median_index: int
 ) -> Iterator[Tensor]:
-    """Yield the residuals of the windows of each series; many go through the network at once."""
+    """Yield the residuals of the windows of each series, of logarithms as relative ones.
+
+    Many windows go through the network at once.
+    """
     together: list[Tensor] = []
     for index, own in enumerate(windows):
         together.append(own)
         if sum(map(len, together)) >= _TOGETHER or index == len(windows) - 1:
             residuals = window_residuals(network, dataset, torch.cat(together), median_index)
-            yield from residuals.split([len(each) for each in together])
+            scalers = dataset.scalers[index + 1 - len(together) : index + 1]
+            parts = residuals.split([len(each) for each in together])
+            yield from (scaler.as_relative(part) for scaler, part in zip(scalers, parts, strict=True))
             together = []
 
 

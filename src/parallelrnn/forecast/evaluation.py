@@ -196,7 +196,7 @@ def _coverage(
     ):
         start = until - series.position  # where training ended
         windows = dataset.windows_of(index, start, last[index] + 1)
-        residuals = window_residuals(state.network, dataset, windows, state.median_index)
+        residuals = scaler.as_relative(window_residuals(state.network, dataset, windows, state.median_index))
         rounding = torch.from_numpy(scaler.integer_valued / scaler.scale)  # limits of counts are rounded outward
         stride = max(1, (last[index] + 1 - first[index]) // _MAX_CALIBRATIONS)
         for origin in range(first[index], last[index] + 1, stride):

@@ -208,7 +208,8 @@ class ForecasterState:
             if self.quantiles is None:
                 quantile = (calibration or self.calibration).conformal_quantile(level).double().numpy()
                 width = np.stack([quantile[i] * s.scale for i, s in zip(origins[:, 0], own, strict=True)])
-                low, high = inverted(middle - width), inverted(middle + width)
+                low = np.stack([scaler.lower(*each) for scaler, *each in zip(own, middle, width, strict=True)])
+                high = inverted(middle + width)
             else:
                 low, high = (inverted(values[..., _quantile_index(self.quantiles, level, sign)]) for sign in (-1, 1))
             columns[f"yhat-lo-{level:g}"] = np.maximum(np.where(round_outward, np.floor(low), low), floor)

@@ -64,6 +64,22 @@ class SeriesScaler:
         """Return values (..., C) in the units of the series, of values or logarithms."""
         return np.where(self.floor > 0, np.exp(np.minimum(values, _MAX_LOG)), values)
 
+    def as_relative(self, residuals: Tensor) -> Tensor:
+        """Return residuals (N, H, C) at the scale of the network, as intervals of the same length to both sides see them.
+
+        A forecast that missed by half is as far off above as below, but not its logarithm. So negative residuals of
+        logarithms shrink to the size of positive ones that are as far off; see `lower`.
+        """
+        scale = torch.from_numpy(np.where(self.floor > 0, self.scale, 0.0)).to(residuals)
+        fallen = -torch.log1p(-torch.expm1(residuals.clamp(max=0) * scale)) / torch.where(scale > 0, scale, 1.0)
+        return torch.where((scale > 0) & (residuals < 0), fallen, residuals)
+
+    def lower(self, middle: Array, width: Array) -> Array:
+        """Return the lower limits (H, C) of intervals, given forecasts and half-widths without the scale."""
+        values = self.invert(middle)
+        relative = np.maximum(2 - np.exp(np.minimum(width, 1.0)), 0.0)  # as far below as the upper limit is above
+        return np.where(self.floor > 0, values * relative, self.invert(middle - width))
+
     def cycles_at(self, positions: NDArray[np.int64]) -> Array:
         """Return the sum of all cycles, (n, C)."""
         total = np.zeros((len(positions), len(self.mean)))
