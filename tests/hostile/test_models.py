@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import struct
 from collections.abc import Callable
@@ -124,6 +125,13 @@ CHANGES = [
     *(partial(fill, "sample.origins", (0, 0), index) for index in (-1, 2, HUGE)),
     *(partial(fill, "cycle.series", 0, index) for index in (-1, 2, HUGE)),
     partial(fill, "cycle.period", 0, 1.0),
+    *(partial(fill, "calibration.scale", 0, value) for value in (-1.0, 0.0, math.nan, math.inf)),
+    *(partial(fill, "calibration.size", 0, value) for value in (-1.0, math.nan)),
+    *(partial(fill, "calibration.table", (0, -1), value) for value in (-1.0, 0.0, math.nan)),
+    *(partial(fill, "calibration.row", 0, index) for index in (-1, HUGE)),
+    partial(fill, "calibration.counts", 0, -1),
+    partial(halve, "calibration.row"),
+    partial(fill, "scaler", (0, 1), 0.0),
     *(partial(halve, name) for name in ("series.steps", "cycle.series", "sample.origins")),
     *(partial(shorten, f"series.{name}") for name in ("values", "observed", "past", "static", "steps")),
     *(

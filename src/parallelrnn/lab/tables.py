@@ -49,6 +49,7 @@ MARKED_TABLES: dict[str, str] = {
     "recovery-features": "parallelrnn.lab.benchmarks.recovery:feature_errors",
     "recovery-tanh": "parallelrnn.lab.benchmarks.recovery:tanh_errors",
     "tasks": "parallelrnn.lab.benchmarks.tasks:table",
+    "tasks-means": "parallelrnn.lab.benchmarks.tasks:means",
     "tasks-details": "parallelrnn.lab.benchmarks.tasks:details",
     "regression": "parallelrnn.lab.benchmarks.regression:table",
 }

@@ -40,7 +40,7 @@ VARIANTS: dict[str, list[Any]] = {
     "loss": ["huber", "mse"],
     "learning_rate": [2e-3, 1e-2],
     "batch_size": [224, 896],
-    "max_epochs": [20],
+    "max_epochs": [10, 20],
 }
 # Of the calibration of intervals: independent residuals for each horizon of windows.
 VARIANTS_OF_INTERVALS = (2.5, 3.5, 5.0, 7.0, 10.0, 1e9)

@@ -191,6 +191,13 @@ def table(results: Path) -> Table:
     return Table(["error", "task", *COLUMNS], rows)
 
 
+def means(results: Path) -> Table:
+    """Return the geometric means over tasks of errors relative to the last season's."""
+    whole = table(results)
+    rows = [[row[0], *row[2:-1]] for row in whole.rows if row[1].startswith("relative")]
+    return Table(["error", *whole.columns[2:-1]], rows)
+
+
 def _published(run_here: Container[tuple[str, str]]) -> dict[tuple[str, str], dict[str, Any]]:
     pairs = ((task, method, errors) for task, own in PUBLISHED.items() for method, errors in own.items())
     return {
