@@ -19,6 +19,7 @@ from parallelrnn.forecast.shares import forecast_shares
 from parallelrnn.interpret.display import Step
 from parallelrnn.interpret.findings import Finding, Findings
 from parallelrnn.interpret.uncertainty import Interval
+from parallelrnn.lab.benchmarks.planted import Planted, as_series
 from tests.classical.test_structural import Array, wave
 
 WEEK = [7.0]
@@ -259,3 +260,18 @@ def test_harmonics_belong_to_their_cycle() -> None:
 def test_waves_that_do_not_fit_into_a_turn_stay_apart() -> None:
     values = wave(800, 24.0, math.inf, 1) + wave(800, 7.3, math.inf, 2)
     assert sorted(round(finding.period.estimate, 1) for finding in findings(values)) == [7.3, 24.0]
+
+
+def test_a_wave_beside_a_trend_is_told_from_short_memory() -> None:
+    """Its first fit may leave no noise, and then look like a wave of three steps."""
+    model = Planted([7.3], 8.0, trend=True, ratio=4.0, length=2000)
+    for seed in (0, 1, 4):
+        found, _ = find([as_series(model.draw(seed))], [7.0, 365.25], 24)
+        assert [finding.kind for finding, _ in found] == ["trend", "cycle"]
+
+
+@pytest.mark.parametrize("length", [500, 2000])
+def test_shares_beside_a_trend_are_those_of_the_whole_series(length: int) -> None:
+    model = Planted([24.0], None, trend=True, ratio=4.0, length=length)
+    shares = [find([as_series(model.draw(seed))], [], 24)[0][1][0].share_series.estimate for seed in range(4)]
+    assert np.mean(shares) == pytest.approx(model.true_shares(24)[0], rel=0.04)  # a standard error of 1 %

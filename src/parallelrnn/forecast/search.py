@@ -146,6 +146,9 @@ class Search:
         best = max(fits, key=lambda fit: fit.log_likelihood, default=self.fit)
         if best is not self.fit:
             best, _ = self._refit(self.model, best.blocks)
+            if any(block.variance > _MUCH_SIGNAL for block in best.blocks):  # a wave may stand for the noise, too
+                other, _ = self._refit(self.model, _with_noise(best.blocks))
+                best = max(best, other, key=lambda fit: fit.log_likelihood)
             # What the wave taught its neighbours is no merit of the wave.
             without, _ = self._refit(self.model, best.blocks[:-1])
             self.fit = max(self.fit, without, key=lambda fit: fit.log_likelihood)

@@ -37,8 +37,11 @@ def series_shares(fit: Filtered, parts: Sequence[Part], horizon: int) -> list[fl
     """Return how much of the variation of series each part explains in forecasts of `horizon` steps.
 
     With y the series about its mean, f the forecasts and p a part of them, it is (2 <p, y> - <p, f>) / <y, y>: these
-    sum to 1 - <y - f, y - f> / <y, y>.
+    sum to 1 - <y - f, y - f> / <y, y>. Forecasts begin once filters have settled, but how far regressors move, such as
+    a trend, is measured over the whole series.
     """
+    if not parts:
+        return []
     taken = {block for part in parts for block in part.blocks}
     rest = [index for index in range(len(fit.blocks)) if index not in taken]
     explained, power = np.zeros(len(parts)), 0.0
@@ -49,6 +52,7 @@ def series_shares(fit: Filtered, parts: Sequence[Part], horizon: int) -> list[fl
         y = fit.model.table[rows, 0]
         y = np.where(observed, y - y[observed].mean(), 0.0)
         fixed = [_about_mean(x[:, part.columns] @ fit.effects[index, part.columns], observed) for part in parts]
+        squares = np.array([*fixed, sum(fixed)]) ** 2 * observed  # the last of all regressors together
         first = min(len(y) // _SETTLING[0], _SETTLING[1])
         for h in sorted({round(h) for h in np.linspace(1, horizon, min(horizon, _HORIZON_POINTS))}):
             if first + h >= len(y):
@@ -57,8 +61,9 @@ def series_shares(fit: Filtered, parts: Sequence[Part], horizon: int) -> list[fl
             each = (states[now] * weights[h - 1]).sum(-1).T  # (blocks, n)
             own = np.array([f[later] + each[list(part.blocks)].sum(0) for f, part in zip(fixed, parts, strict=True)])
             forecast = own.sum(0) + each[rest].sum(0)
-            explained += ((2 * y[later] - forecast) * own * observed[later]).sum(1)
-            power += float((y[later] ** 2).sum())
+            beyond = squares.sum(1) / observed.sum() * observed[later].sum() - squares[:, later].sum(1)
+            explained += ((2 * y[later] - forecast) * own * observed[later]).sum(1) + beyond[:-1]
+            power += float((y[later] ** 2).sum()) + beyond[-1]
     return [float(share) for share in explained / power] if power > 0 else [math.nan] * len(parts)
 
 
