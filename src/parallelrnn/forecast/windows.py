@@ -65,7 +65,7 @@ class SeriesScaler:
         return np.where(self.floor > 0, np.exp(np.minimum(values, _MAX_LOG)), values)
 
     def as_relative(self, residuals: Tensor) -> Tensor:
-        """Return residuals (N, H, C) at the scale of the network, as intervals of the same length to both sides see them.
+        """Return residuals (N, H, C) at the scale of the network, for intervals as long below as above.
 
         A forecast that missed by half is as far off above as below, but not its logarithm. So negative residuals of
         logarithms shrink to the size of positive ones that are as far off; see `lower`.
