@@ -204,6 +204,7 @@ def test_future_covariates_come_from_a_file(csv: Path, tmp_path: Path) -> None:
             "--cell: expected one of 'linear', 'rnn', 'lstm', 'gru', 'brt'",
         ),
         ("fit nowhere.csv --horizon 3 --decoder x --out m", 2, "--decoder: expected one of 'waves', 'linear'"),
+        ("fit nowhere.csv --horizon 3 --transform x --out m", 2, "--transform: expected one of 'auto', 'log', 'none'"),
         ("evaluate nowhere.csv --horizon 3 --cell linear --cell x", 2, "--cell"),
         ("fit load.csv --horizon 3 --val-size 400 --out m", 2, "--val-size"),
         ("fit load.csv --horizon 3 --val-size 396 --out m", 2, "--val-size: expected at most 395 of the 400 steps"),

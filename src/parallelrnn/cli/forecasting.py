@@ -92,6 +92,7 @@ def fit(
     """
     with exit_on_error("fit"):
         _check_model([cell], decoder)
+        check_choice("transform", transform, ("auto", "log", "none"))
         if out.is_file():
             raise ArgumentError(f"{out} is a file", argument="out", hint="give a directory")
         covariates = _covariates(past, future, static)

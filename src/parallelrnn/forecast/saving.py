@@ -50,7 +50,7 @@ _SCALES = ("mean", "scale", "integer_valued", "non_negative", "floor")
 _EXOG = ("past", "future", "static")
 _ENCODED = ("state", "level", "scale", "exog_effect", "local")
 _LOCAL = ("prior", "weights", "states")
-_CALIBRATION = ("table", "size", "counts", "row", "scale", "changed")
+_CALIBRATION = tuple(field.name for field in dataclasses.fields(Calibration))
 _INTEGERS = (
     *("series.steps", "cycle.series", "sample.origins"),
     *("calibration.row", "calibration.changed", "findings.kind", "findings.rest", "local.models"),
