@@ -57,7 +57,8 @@ def test_parts_sum_to_the_output_or_to_what_enters_the_aggregate(cls: Any, aggre
 @pytest.mark.parametrize("block_size", [2, [1, 2, 3, 2]])
 @pytest.mark.parametrize("cls", LAYERS)
 def test_without_a_block_the_output_lacks_its_contribution(cls: Any, block_size: Any) -> None:
-    layer = make(cls, block_size=block_size, bidirectional=True)
+    aggregate = nn.Linear(16, 3, dtype=torch.float64)
+    layer = make(cls, block_size=block_size, bidirectional=True, aggregate=aggregate)
     x = data(15, 4)
     result = contributions(layer, x)
     assert result.blocks[0] == BlockName("forward", 0)

@@ -23,7 +23,7 @@ DATA = data(60, 3)
 def test_a_linear_layer_answers_with_the_curves_of_its_features(block_size: Any, seed: int) -> None:
     """C W^lag U of each block is the sum over its features of C P W^lag U, a decay or a damped wave each."""
     torch.manual_seed(seed)
-    layer = ParaRNN(2, 6, nonlinearity="linear", block_size=block_size, dtype=torch.float64)
+    layer = ParaRNN(2, 6, nonlinearity="linear", block_size=block_size, aggregate=nn.Linear(6, 6)).double()
     response = impulse_response(layer, DATA, lags=20)
     np.testing.assert_allclose(response.low, response.high, atol=1e-9)
     np.testing.assert_allclose(response.mean, response.linear.sum(axis=2), atol=1e-9)

@@ -56,7 +56,7 @@ def test_tensors_that_need_no_gradient_get_none() -> None:
 
 
 def test_listeners_of_an_aggregate_are_heard() -> None:
-    layer = ParaGRU(3, 8)
+    layer = ParaGRU(3, 8, aggregate="linear")
     x = torch.randn(5, 4, 3)
     expected = layer(x)[0].detach()
     heard = []
@@ -81,12 +81,12 @@ def test_listeners_of_an_aggregate_are_heard() -> None:
 
 
 def test_an_aggregate_that_is_more_than_linear_is_called() -> None:
-    layer = ParaGRU(3, 8)
+    layer = ParaGRU(3, 8, aggregate=nn.Linear(8, 8))
     nn.utils.parametrizations.weight_norm(layer.aggregate)
     x = torch.randn(5, 4, 3)
     with torch.no_grad():
         layer.aggregate.parametrizations.weight.original0.mul_(2)
         output, _ = layer(x)
-        states = ParaGRU(3, 8, aggregate=None)
+        states = ParaGRU(3, 8)
         states.load_state_dict({k: v for k, v in layer.state_dict().items() if not k.startswith("aggregate.")})
         torch.testing.assert_close(output, layer.aggregate(states(x)[0]))

@@ -59,7 +59,9 @@ def test_the_default_initialisation_is_that_of_torch(cls: Any) -> None:
 @pytest.mark.parametrize("bidirectional", [False, True])
 @pytest.mark.parametrize("enforce_sorted", [False, True])
 def test_packed_sequences(cls: Any, block_size: Any, bidirectional: bool, enforce_sorted: bool) -> None:
-    layer = cls(3, 8, 2, block_size=block_size, bidirectional=bidirectional, dtype=torch.float64)
+    aggregate = nn.Linear(8 * (1 + bidirectional), 5, dtype=torch.float64)
+    options = {"block_size": block_size, "bidirectional": bidirectional, "aggregate": aggregate}
+    layer = cls(3, 8, 2, **options, dtype=torch.float64)
     lengths = [7, 5, 5, 1] if enforce_sorted else [5, 1, 7, 5]
     sequences = [torch.randn(length, 3, dtype=torch.float64) for length in lengths]
     packed = pack_sequence(sequences, enforce_sorted=enforce_sorted)
@@ -244,8 +246,8 @@ def test_stands_where_its_twin_stood(cls: Any) -> None:
 
 
 def test_a_description_names_what_is_not_default() -> None:
-    assert repr(ParaRNN(3, 8, aggregate=None)) == "ParaRNN(\n  3, 8, block_size=2\n  (aggregate): None\n)"
-    text = repr(ParaGRU(3, 8, 2, bias=False, bidirectional=True, block_size=[2, 6]))
+    assert repr(ParaRNN(3, 8)) == "ParaRNN(\n  3, 8, block_size=2\n  (aggregate): None\n)"
+    text = repr(ParaGRU(3, 8, 2, bias=False, bidirectional=True, block_size=[2, 6], aggregate="linear"))
     assert "3, 8, block_size=[2, 6], num_layers=2, bias=False, bidirectional=True" in text
-    assert "(aggregate): Linear(in_features=16, out_features=16, bias=False)" in text
+    assert "(aggregate): LinearAggregate(in_features=16, out_features=16, bias=False)" in text
     assert "nonlinearity='relu'" in repr(ParaRNN(3, 8, nonlinearity="relu"))

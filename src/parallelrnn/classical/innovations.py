@@ -24,6 +24,7 @@ from torch import nn
 
 from parallelrnn.errors import ArgumentError, ArgumentTypeError, check_integer
 from parallelrnn.nn import ParaRNN
+from parallelrnn.nn.aggregate import is_linear_map
 from parallelrnn.nn.similarity import smallest_blocks
 
 Array = NDArray[np.float64]
@@ -118,7 +119,7 @@ def _check_layer(layer: ParaRNN) -> None:
         "nonlinearity='linear'": layer.nonlinearity != "linear",
         "one layer": layer.num_layers > 1,
         "one direction": layer.bidirectional,
-        "a linear aggregate, or none": aggregate is not None and type(aggregate) is not nn.Linear,
+        "a linear aggregate, or none": aggregate is not None and not is_linear_map(aggregate),
     }
     missing = [requirement for requirement, is_wrong in wrong.items() if is_wrong]
     if missing:

@@ -12,6 +12,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from parallelrnn.errors import ArgumentError, ArgumentTypeError, InputError
 from parallelrnn.nn import ParaGRU, ParaLSTM, ParaRNN, from_torch
+from parallelrnn.nn.aggregate import is_linear_map
 
 Layer = ParaRNN | ParaLSTM | ParaGRU
 
@@ -84,7 +85,7 @@ def is_linear(layer: Any, readout: nn.Module | None) -> bool:
     if getattr(layer, "nonlinearity", None) != "linear":
         return False
     maps = [module for module in (layer.aggregate, readout) if module is not None]
-    return all(type(module) is nn.Linear for module in maps) or _is_affine(maps, sum(layer.block_sizes))
+    return all(map(is_linear_map, maps)) or _is_affine(maps, sum(layer.block_sizes))
 
 
 @torch.no_grad()
@@ -102,6 +103,11 @@ def _is_affine(maps: list[nn.Module], width: int) -> bool:
     return True
 
 
+def can_fold(layer: Layer, readout: nn.Module | None) -> bool:
+    """Return whether a readout is linear and nothing that is not stands between it and the blocks."""
+    return type(readout) is nn.Linear and (layer.aggregate is None or is_linear_map(layer.aggregate))
+
+
 def fold_in(layer: Any, readout: nn.Linear) -> Any:
     """Return a copy of a layer whose aggregate includes the linear readout that follows it.
 
@@ -109,7 +115,7 @@ def fold_in(layer: Any, readout: nn.Linear) -> Any:
     becomes a layer of one block.
     """
     layer = as_blocks(layer)
-    if type(readout) is not nn.Linear or type(layer.aggregate) not in (nn.Linear, type(None)):
+    if not can_fold(layer, readout):
         raise ArgumentTypeError(
             argument="readout",
             expected="an nn.Linear after a linear aggregate or none",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,17 @@ from parallelrnn.errors import ArgumentError
 AGGREGATES = ("linear", "fc", "ffn")
 
 
-class FullyConnected(nn.Linear):
+class LinearAggregate(nn.Linear):
+    """W_f h + b, the "linear" aggregation. It starts as the identity, and so does no harm where it is put."""
+
+    def reset_parameters(self) -> None:
+        """Set the identity."""
+        nn.init.eye_(self.weight)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+
+
+class FullyConnected(LinearAggregate):
     """tanh(W_f h + b): the "FC" aggregation. For another activation, pass your own module as `aggregate`."""
 
     def forward(self, input: Tensor) -> Tensor:
@@ -40,6 +50,11 @@ class FeedForward(nn.Module):
         return output
 
 
+def is_linear_map(aggregate: nn.Module | None) -> TypeGuard[nn.Linear]:
+    """Return whether an aggregate is W_f h + b and nothing else."""
+    return type(aggregate) in (nn.Linear, LinearAggregate)
+
+
 def make_aggregate(
     aggregate: str | nn.Module | None, width: int, bias: bool, device: Any, dtype: torch.dtype | None
 ) -> nn.Module | None:
@@ -51,7 +66,7 @@ def make_aggregate(
     if aggregate is None or isinstance(aggregate, nn.Module):
         return aggregate
     if aggregate == "linear":
-        return nn.Linear(width, width, bias=bias, device=device, dtype=dtype)
+        return LinearAggregate(width, width, bias=bias, device=device, dtype=dtype)
     if aggregate == "fc":
         return FullyConnected(width, width, bias=bias, device=device, dtype=dtype)
     if aggregate == "ffn":

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from parallelrnn.errors import ArgumentError, ArgumentTypeError
+from parallelrnn.nn.aggregate import is_linear_map
 from parallelrnn.nn.blocks import BlockSize, parse_block_size, recurrent_blocks, weight_suffixes
 from parallelrnn.nn.cells import ParaGRUCell, ParaLSTMCell, ParaRNNCell
 from parallelrnn.nn.recurrent import ParaGRU, ParaLSTM, ParaRNN
@@ -120,7 +121,7 @@ def _fold_into_aggregate(ours: ParaRNN, transform: Tensor, aggregate: nn.Module 
         ours.aggregate.weight.copy_(transform)
         if ours.bias:
             ours.aggregate.bias.zero_()
-    elif type(aggregate) is nn.Linear:
+    elif is_linear_map(aggregate):
         ours.aggregate = deepcopy(aggregate).requires_grad_()
         ours.aggregate.weight.copy_(_double(aggregate.weight) @ transform)
     else:

@@ -21,7 +21,7 @@ from parallelrnn.kernels import (
     needs_gradient,
     stream,
 )
-from parallelrnn.nn.aggregate import make_aggregate
+from parallelrnn.nn.aggregate import is_linear_map, make_aggregate
 from parallelrnn.nn.blocks import BlockSize, check_bool, check_memory, check_size, check_tensor, weight_suffixes
 from parallelrnn.nn.parameters import BlockRecurrent, rnn_mode
 
@@ -195,7 +195,7 @@ class RecurrentLayer(BlockRecurrent):
     def _linear_aggregate(self) -> LinearMap | None:
         """Return weight and bias if the aggregate is a linear map without hooks that autocast leaves alone."""
         aggregate = self.aggregate
-        if type(aggregate) is not nn.Linear or autocast_enabled(aggregate.weight.device.type):
+        if not is_linear_map(aggregate) or autocast_enabled(aggregate.weight.device.type):
             return None
         hooks = (
             aggregate._forward_hooks,
@@ -259,11 +259,10 @@ class _OneStateLayer(RecurrentLayer):
 
 
 class ParaRNN(_OneStateLayer):
-    """K small RNNs side by side, h_k' = act(W_k h_k + U_k x + b_k), and one map that aggregates them.
+    """K small RNNs side by side, h_k' = act(W_k h_k + U_k x + b_k), their states concatenated.
 
     A drop-in replacement for `torch.nn.RNN`: the same arguments in the same order, inputs and outputs of the same
-    shapes, parameters of the same names. With `block_size=hidden_size` and `aggregate=None` it computes the same
-    numbers.
+    shapes, parameters of the same names. With `block_size=hidden_size` it computes the same numbers.
 
     Parameters
     ----------
@@ -275,8 +274,9 @@ class ParaRNN(_OneStateLayer):
         Units in each block, or a list of sizes that add up to `hidden_size`. A block of size 1 cannot oscillate: its
         recurrent matrix is a real number, which decays or alternates. Only a pair of complex eigenvalues makes a wave.
     aggregate
-        The position-wise map over the concatenated blocks, applied once, after the last layer: "linear" (W_f of the
-        paper, with a bias if `bias`), "fc" (linear, then tanh), "ffn" (the feed-forward of Transformers), None, or a
+        A position-wise map over the concatenated blocks, applied once, after the last layer: None, since the linear map
+        that nearly always follows a recurrent layer is the paper's W_f; "linear" (W_f within the layer, which starts as
+        the identity, with a bias if `bias`), "fc" (linear, then tanh), "ffn" (the feed-forward of Transformers), or a
         module.
     form
         "free": every entry of a block is a parameter. "polar": blocks of size 2, parametrised by a modulus below one
@@ -288,9 +288,9 @@ class ParaRNN(_OneStateLayer):
 
     Notes
     -----
-    A call returns `output`, the aggregated states of the last layer at each step, and `h_n`, the last raw block states,
-    (num_layers * num_directions, batch, hidden_size). Passed back in, `h_n` continues the sequence exactly. It is not
-    the last step of `output`, which is aggregated.
+    A call returns `output`, the states of the last layer at each step, and `h_n`, the last states of all layers,
+    (num_layers * num_directions, batch, hidden_size). Passed back in, `h_n` continues the sequence exactly. With an
+    aggregate, `output` is aggregated and `h_n` is not.
 
     Examples
     --------
@@ -318,7 +318,7 @@ class ParaRNN(_OneStateLayer):
         dtype: torch.dtype | None = None,
         *,
         block_size: BlockSize = 2,
-        aggregate: Aggregate = "linear",
+        aggregate: Aggregate = None,
         form: str = "free",
         backend: str = "auto",
     ) -> None:
@@ -329,7 +329,7 @@ class ParaRNN(_OneStateLayer):
 
 
 class ParaLSTM(RecurrentLayer):
-    """K small LSTMs side by side and one map that aggregates them: a drop-in replacement for `torch.nn.LSTM`.
+    """K small LSTMs side by side, their states concatenated: a drop-in replacement for `torch.nn.LSTM`.
 
     Arguments as in `torch.nn.LSTM`, then those of `ParaRNN`. With `proj_size`, the h of each block is projected on its
     own, to proj_size / num_blocks units. In polar form the matrices of every gate are parametrised by modulus and
@@ -357,7 +357,7 @@ class ParaLSTM(RecurrentLayer):
         dtype: torch.dtype | None = None,
         *,
         block_size: BlockSize = 2,
-        aggregate: Aggregate = "linear",
+        aggregate: Aggregate = None,
         form: str = "free",
         backend: str = "auto",
     ) -> None:
@@ -384,7 +384,7 @@ class ParaLSTM(RecurrentLayer):
 
 
 class ParaGRU(_OneStateLayer):
-    """K small GRUs side by side and one map that aggregates them: a drop-in replacement for `torch.nn.GRU`.
+    """K small GRUs side by side, their states concatenated: a drop-in replacement for `torch.nn.GRU`.
 
     Arguments as in `torch.nn.GRU`, then those of `ParaRNN`. The reset gate multiplies W_n h + b_n, as in `torch.nn`;
     the equations are in `kernels/reference.py`. In polar form the matrices of every gate are parametrised by modulus
@@ -411,7 +411,7 @@ class ParaGRU(_OneStateLayer):
         dtype: torch.dtype | None = None,
         *,
         block_size: BlockSize = 2,
-        aggregate: Aggregate = "linear",
+        aggregate: Aggregate = None,
         form: str = "free",
         backend: str = "auto",
     ) -> None:

@@ -16,7 +16,7 @@ from parallelrnn.interpret.display import Step, count, optional
 from parallelrnn.interpret.features import Features, recurrence_features
 from parallelrnn.interpret.findings import Findings
 from parallelrnn.interpret.freerun import GrowingForecastsError, NoFixedPointError, NoFreeRunError
-from parallelrnn.interpret.layers import Layer, as_blocks, as_input, as_taken, fold_in, is_linear, time_first
+from parallelrnn.interpret.layers import Layer, as_blocks, as_input, as_taken, can_fold, fold_in, is_linear, time_first
 from parallelrnn.interpret.local import LocalDynamics, local_dynamics
 from parallelrnn.interpret.modes import ForecastModes, forecast_modes
 from parallelrnn.interpret.response import ImpulseResponse, impulse_response
@@ -101,7 +101,7 @@ def read(
     x, names, freq = _as_data(layer, data, names, freq)
     inputs = _input_names(names, layer.input_size)
     linear = is_linear(layer, readout)
-    if type(readout) is nn.Linear and type(layer.aggregate) in (nn.Linear, type(None)):
+    if isinstance(readout, nn.Linear) and can_fold(layer, readout):
         layer, readout = fold_in(layer, readout), None  # so that all statements are about the forecast itself
     series = time_first(layer, x)
     recent = min(_RECENT_STEPS, len(series))

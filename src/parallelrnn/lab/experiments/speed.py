@@ -47,7 +47,9 @@ def run(config: SpeedConfig, seed: int, workspace: Workspace) -> Outcome:
     torch.manual_seed(seed)
     x = torch.randn(config.length, config.batch_size, 1)
     grad = torch.randn(config.length, config.batch_size, config.hidden_size)
-    layers: dict[str, nn.Module] = {str(size): ParaRNN(1, config.hidden_size, block_size=size) for size in sizes}
+    layers: dict[str, nn.Module] = {
+        str(size): ParaRNN(1, config.hidden_size, block_size=size, aggregate="linear") for size in sizes
+    }
     layers[VANILLA] = nn.RNN(1, config.hidden_size)
     steps = {name: partial(time_passes, layer, x, grad) for name, layer in layers.items()}
     rounds, busy = take_turns(steps, config.rounds, workspace.report)
