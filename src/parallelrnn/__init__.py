@@ -5,6 +5,7 @@ Everything here is imported on first use, so that `import parallelrnn` is fast.
 
 import sys
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
         ParaRNNCell,
         WaveDecoder,
         from_torch,
+        swap,
     )
     from parallelrnn.sequence.api import SequenceClassifier, SequenceRegressor
 
@@ -57,6 +59,7 @@ __all__ = [
     "real_jordan",
     "recurrence_features",
     "report",
+    "swap",
 ]
 
 _ESTIMATORS = {  # the module of each, and the extra that it needs
@@ -64,6 +67,13 @@ _ESTIMATORS = {  # the module of each, and the extra that it needs
     "SequenceClassifier": ("sequence.api", "sequences"),
     "SequenceRegressor": ("sequence.api", "sequences"),
 }
+_EXTRAS = {  # the packages of each that these import
+    "forecast": ("lightning_fabric", "narwhals", "pandas", "rich", "safetensors"),
+    "sequences": ("lightning_fabric", "rich", "safetensors", "sklearn"),
+}
+for _name, (_, _extra) in _ESTIMATORS.items():
+    if not all(map(find_spec, _EXTRAS[_extra])):
+        __all__.remove(_name)  # what cannot be imported here is not part of `import *`
 
 
 def __getattr__(name: str) -> Any:
@@ -74,7 +84,7 @@ def __getattr__(name: str) -> Any:
         return version(__name__)
     if name in ("errors", "interpret", "io", "kernels", "nn"):
         return import_module(f"{__name__}.{name}")
-    if name not in __all__:
+    if name not in __all__ and name not in _ESTIMATORS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name in _ESTIMATORS:
         value = _import_estimator(name)

@@ -36,7 +36,7 @@ def test_a_linear_rnn_cut_into_blocks_computes_the_same(block_size: Any, options
 
 
 def test_an_aggregate_is_kept() -> None:
-    dense = linear_rnn(8, aggregate="linear")
+    dense = linear_rnn(8, aggregate=nn.Linear(8, 8, dtype=torch.float64))
     x = torch.randn(10, 5, 3, dtype=torch.float64)
     torch.testing.assert_close(from_torch(dense, 2)(x)[0], dense(x)[0], rtol=1e-9, atol=1e-10)
     narrow = linear_rnn(8, bias=False, aggregate=nn.Linear(8, 1, dtype=torch.float64))

@@ -101,7 +101,6 @@ def choose(backend: str, weights: Weights) -> str:
 def _warn_slow() -> None:
     """Warn once that the C kernels are missing."""
     warnings.warn(
-        f"{LIBRARY.problem}. Recurrences run as a loop in Python, many times slower. To change that, {LIBRARY.advice}; "
-        "`parallelrnn doctor` shows details.",
+        f"{LIBRARY.problem}. Recurrences run as a loop in Python, many times slower. To change that, {LIBRARY.advice}.",
         stacklevel=2,
     )

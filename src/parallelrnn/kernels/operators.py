@@ -10,6 +10,7 @@ Operators take and return tensors, not structures. An empty tensor stands for wh
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType
 from typing import Any
 
@@ -17,6 +18,7 @@ import torch
 from torch import Tensor
 from torch._C._functorch import is_legacy_batchedtensor
 from torch.nn import functional
+from torch.profiler import record_function
 
 from parallelrnn.errors import TensorError, UnavailableError, check_choice
 from parallelrnn.kernels import cpu, reference, triton
@@ -48,16 +50,16 @@ def recurrence(backend: str, arguments: Arguments) -> tuple[Tensor, State]:
     """Run K blocks side by side over a batch of sequences."""
     mode, x, weights, state, lengths, reverse = arguments
     training = needs_gradient(x, *weights, *state)
-    if not is_plain(x, *weights, *state):
-        run = getattr(torch.ops.parallelrnn, _NAMES[mode])
-    elif training:
-        run = _Recurrence.apply
-    else:
+    plain = is_plain(x, *weights, *state)
+    if plain and not training:
         check_arguments(arguments)
-        final, stored = BACKENDS[backend].forward(arguments, training)
+        with _named(_NAMES[mode]):
+            final, stored = BACKENDS[backend].forward(arguments, training)
         return stored.output, final
+    run = _Recurrence.apply if plain else getattr(torch.ops.parallelrnn, _NAMES[mode])
     c_0 = state[1] if len(state) > 1 else None
-    output, h_n, c_n, _, _ = run(x, *weights[:4], state[0], c_0, lengths, mode, reverse, backend, training)
+    with _named(_NAMES[mode]) if plain else nullcontext():
+        output, h_n, c_n, _, _ = run(x, *weights[:4], state[0], c_0, lengths, mode, reverse, backend, training)
     return output, (h_n, c_n)[: len(state)]
 
 
@@ -72,7 +74,8 @@ def stream(
     """Run a stack of layers in inference, on the CPU; see `cpu.stream`."""
     if is_plain(x, *state, *(aggregate or ()), *(weight for layer in layers for weight in layer)):
         check_stack(mode, x, layers, state, lengths, aggregate)
-        return cpu.stream(mode, x, layers, state, lengths, aggregate)
+        with _named("stream"):
+            return cpu.stream(mode, x, layers, state, lengths, aggregate)
     biases = [[w for w in (layer[index] for layer in layers) if w is not None] for index in (2, 3)]
     output, h_n, c_n = torch.ops.parallelrnn.stream(
         x,
@@ -86,6 +89,11 @@ def stream(
         mode,
     )
     return output, (h_n, c_n)[: len(state)]
+
+
+def _named(operator: str) -> AbstractContextManager[Any]:
+    """Return a context that has the profiler name an operator, which it would not see without the dispatcher."""
+    return record_function(f"parallelrnn::{operator}") if torch._C._autograd._profiler_enabled() else nullcontext()
 
 
 def _forward(*args: Any) -> tuple[Tensor, ...]:

@@ -7,6 +7,7 @@ from parallelrnn.nn.blocks import RecurrentBlock, recurrent_blocks
 from parallelrnn.nn.cells import ParaGRUCell, ParaLSTMCell, ParaRNNCell
 from parallelrnn.nn.convert import from_torch
 from parallelrnn.nn.recurrent import ParaGRU, ParaLSTM, ParaRNN
+from parallelrnn.nn.swap import Swaps, swap
 from parallelrnn.nn.transformer import BlockRecurrentState, BlockRecurrentTransformer
 from parallelrnn.nn.waves import WaveDecoder
 
@@ -24,8 +25,10 @@ __all__ = [
     "ParaRNN",
     "ParaRNNCell",
     "RecurrentBlock",
+    "Swaps",
     "WaveDecoder",
     "from_torch",
     "initialize",
     "recurrent_blocks",
+    "swap",
 ]

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from parallelrnn.errors import ArgumentError, ArgumentTypeError, TensorError, ch
 from parallelrnn.kernels import GATES, autocast_enabled
 
 BlockSize = int | Sequence[int]
+_MANY_SIZES = 4  # of blocks: more are not written one by one
 UNBOUNDED = ("RNN_LINEAR", "RNN_RELU")  # recurrences whose states no activation bounds
 _LARGEST_MODULUS = 0.99  # with which unbounded recurrences start: a half-life of 69 steps
 _ADDRESSABLE = 1 << 48  # bytes, by a processor of today
@@ -73,8 +75,16 @@ def _suggest_sizes(hidden_size: int, block_size: int) -> str:
         return f"use at most {hidden_size}"
     # A remainder of one unit joins a block, since a block of size 1 cannot oscillate.
     count, last = (quotient - 1, block_size + 1) if rest == 1 else (quotient, rest)
-    unequal = f"[{block_size}] * {count} + [{last}]" if count > 3 else str([block_size] * count + [last])
+    unequal = format_block_size([block_size] * count + [last])
     return f"use hidden_size={quotient * block_size} or {(quotient + 1) * block_size}, or block_size={unequal}"
+
+
+def format_block_size(block_size: BlockSize) -> str:
+    """Return Python for a block size, short also if there are many blocks."""
+    if isinstance(block_size, int) or len(block_size) <= _MANY_SIZES:
+        return str(block_size)
+    runs = [(size, len(list(run))) for size, run in groupby(block_size)]
+    return " + ".join(f"[{size}] * {count}" if count > 1 else f"[{size}]" for size, count in runs)
 
 
 def select_blocks(tensor: Tensor, sizes: Sequence[int], blocks: Sequence[int], dim: int = -1) -> Tensor:

@@ -14,6 +14,7 @@ from torch import Tensor
 from parallelrnn.errors import TensorError
 from parallelrnn.kernels import State
 from parallelrnn.nn.blocks import BlockSize, check_tensor
+from parallelrnn.nn.interface import is_traced, traced
 from parallelrnn.nn.parameters import BlockRecurrent, rnn_mode
 
 
@@ -62,6 +63,8 @@ class _Cell(BlockRecurrent):
 class _OneStateCell(_Cell):
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
         """Return the state after one step from `hx`, or from zeros."""
+        if is_traced(input):
+            return traced(self, input, hx)  # type: ignore[no-any-return]
         (h,) = self._call(input, hx)
         return h
 
@@ -108,6 +111,8 @@ class ParaLSTMCell(_Cell):
 
     def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
         """Return the state (h, c) after one step from `hx`, or from zeros."""
+        if is_traced(input):
+            return traced(self, input, hx)  # type: ignore[no-any-return]
         h, c = self._call(input, hx)
         return h, c
 

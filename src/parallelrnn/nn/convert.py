@@ -19,7 +19,7 @@ from parallelrnn.nn.similarity import block_diagonalize
 
 Converted = ParaRNN | ParaLSTM | ParaGRU | ParaRNNCell | ParaLSTMCell | ParaGRUCell
 
-_TWINS: dict[type[nn.RNNBase | nn.RNNCellBase], type[Converted]] = {
+TWINS: dict[type[nn.RNNBase | nn.RNNCellBase], type[Converted]] = {
     nn.RNN: ParaRNN,
     nn.LSTM: ParaLSTM,
     nn.GRU: ParaGRU,
@@ -63,7 +63,7 @@ def from_torch(module: nn.Module, block_size: BlockSize | None = None) -> Conver
         if block_size is None:
             raise ArgumentError("a ParaRNN is ours already", argument="block_size", hint="give {block_size} to cut it")
         return _cut(module, block_size)
-    twin = next((ours for theirs, ours in _TWINS.items() if isinstance(module, theirs)), None)
+    twin = next((ours for theirs, ours in TWINS.items() if isinstance(module, theirs)), None)
     if twin is None or not isinstance(module, nn.RNNBase | nn.RNNCellBase):
         expected, hint = "nn.RNN, nn.LSTM, nn.GRU or one of their cells", "convert the recurrent part of a larger model"
         raise ArgumentTypeError(argument="module", expected=expected, got=type(module), hint=hint)
@@ -75,7 +75,7 @@ def from_torch(module: nn.Module, block_size: BlockSize | None = None) -> Conver
 
 
 def _copy(module: nn.RNNBase | nn.RNNCellBase, twin: type[Converted]) -> Converted:
-    ours = twin(**_arguments(module, twin, block_size=module.hidden_size, aggregate=None))
+    ours = twin(**arguments_of(module, twin, block_size=module.hidden_size, aggregate=None))
     with torch.no_grad():
         for name, parameter in ours.named_parameters():
             original = getattr(module, name)  # a parametrized weight has another name in the state_dict
@@ -87,7 +87,7 @@ def _copy(module: nn.RNNBase | nn.RNNCellBase, twin: type[Converted]) -> Convert
 @torch.no_grad()
 def _cut(module: nn.RNN | ParaRNN, block_size: BlockSize) -> ParaRNN:
     """Return a copy with the state of each layer in the coordinates B^-1 h, computed in double precision."""
-    ours = ParaRNN(**_arguments(module, ParaRNN, block_size=block_size, aggregate="linear"))
+    ours = ParaRNN(**arguments_of(module, ParaRNN, block_size=block_size, aggregate="linear"))
     matrices: dict[tuple[int, str], list[Tensor]] = {}
     for block in recurrent_blocks(module):
         matrices.setdefault((block.layer, block.direction), []).append(_double(block.matrix))
@@ -132,7 +132,7 @@ def _double(tensor: Tensor) -> Tensor:
     return tensor.detach().to("cpu", torch.float64)
 
 
-def _arguments(module: nn.Module, twin: type[nn.Module], **ours: Any) -> dict[str, Any]:
+def arguments_of(module: nn.Module, twin: type[nn.Module], **ours: Any) -> dict[str, Any]:
     """Return the arguments of `twin` among the sizes, options, device and dtype of `module`, and `ours`."""
     weight = next(module.parameters())
     options = vars(module) | {"device": weight.device, "dtype": weight.dtype, "form": "free"} | ours

@@ -19,6 +19,7 @@ from parallelrnn.nn.blocks import (
     check_memory,
     check_size,
     check_tensor,
+    format_block_size,
     limit_spectral_radius,
     parse_block_size,
     polar_blocks,
@@ -85,6 +86,30 @@ class BlockRecurrent(nn.Module):
         self._check_form()
         self._check_projection()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is pickled: of this package, only the class itself, which `torch.load` has to be told of."""
+        return {name: value for name, value in vars(self).items() if name != "blocks"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore a pickled module."""
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self.blocks = parse_block_size(self.hidden_size, self.block_size)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *arguments: Any) -> None:
+        """Load parameters; if they are those of a dense layer, say how to use them."""
+        *_, error_messages = arguments
+        before = len(error_messages)
+        super()._load_from_state_dict(state_dict, prefix, *arguments)
+        suffix = weight_suffixes(self)[0][2]
+        dense = (len(self.gates) * self.hidden_size, self.output_size)
+        weight = state_dict.get(f"{prefix}weight_hh{suffix}")
+        if len(error_messages) > before and weight is not None and weight.shape == dense:
+            error_messages.append(
+                f"{prefix}weight_hh{suffix} is that of a dense layer, whose weights do not fit into blocks of "
+                f"{self.block_size}: load them into the layer of torch.nn, and parallelrnn.from_torch(layer) makes one "
+                "block of it (an nn.RNN can also be cut into blocks)"
+            )
+
     @property
     def num_blocks(self) -> int:
         """The number of blocks that run side by side."""
@@ -123,14 +148,12 @@ class BlockRecurrent(nn.Module):
                 for block in range(self.num_blocks):
                     yield RecurrentBlock(layer, direction, gate, block, matrices[block][index])
 
-    def flatten_parameters(self) -> None:
-        """Do nothing; code written for `torch.nn` calls this for the sake of cuDNN."""
-
     def extra_repr(self) -> str:
         """Return the arguments that differ from their defaults."""
         values = {name: getattr(self, name, default) for name, default in _DEFAULTS.items()}
         named = [f"{name}={value!r}" for name, value in values.items() if value != _DEFAULTS[name]]
-        return ", ".join([f"{self.input_size}, {self.hidden_size}", f"block_size={self.block_size}", *named])
+        sizes = f"{self.input_size}, {self.hidden_size}, block_size={format_block_size(self.block_size)}"
+        return ", ".join([sizes, *named])
 
     def _create_weights(self, suffix: str, input_size: int, device: Any, dtype: torch.dtype | None) -> None:
         """Register the parameters of one layer and direction."""
@@ -175,11 +198,6 @@ class BlockRecurrent(nn.Module):
                         weight.copy_(limit_spectral_radius(weight.unflatten(0, (-1, sizes[name]))).flatten(0, 1))
                 if self.form == "polar":
                     reset_polar(getattr(self, f"log_rate_hh{suffix}"), getattr(self, f"angle_hh{suffix}"))
-
-    @property
-    def all_weights(self) -> list[list[nn.Parameter]]:
-        """The parameters of each layer and direction, like in `torch.nn`."""
-        return [[getattr(self, name) for name in self._weight_shapes(suffix)] for _, _, suffix in weight_suffixes(self)]
 
     def _run(
         self, suffix: str, x: Tensor, state: State, lengths: Tensor | None = None, reverse: bool = False

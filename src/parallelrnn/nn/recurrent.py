@@ -23,13 +23,14 @@ from parallelrnn.kernels import (
 )
 from parallelrnn.nn.aggregate import is_linear_map, make_aggregate
 from parallelrnn.nn.blocks import BlockSize, check_bool, check_memory, check_size, check_tensor, weight_suffixes
+from parallelrnn.nn.interface import LayerInterface, is_traced, traced
 from parallelrnn.nn.parameters import BlockRecurrent, rnn_mode
 
 Aggregate = str | nn.Module | None
 LinearMap = tuple[Tensor, Tensor | None]  # weight and bias
 
 
-class RecurrentLayer(BlockRecurrent):
+class RecurrentLayer(LayerInterface, BlockRecurrent):
     """One or more layers of blocks, in one or two directions; a subclass adds its signature."""
 
     weight_ih_l0: Tensor
@@ -104,7 +105,7 @@ class RecurrentLayer(BlockRecurrent):
         Use it where earlier states are not needed: a single linear layer then is one matrix product, without a loop.
         """
         if self._is_one_linear_layer and isinstance(input, Tensor) and input.dim() == 3:
-            self._check_input(input)
+            self.check_input(input)
             x = input if self.batch_first else input.transpose(0, 1)
             return last_linear_state(x, self._grouped_weights("_l0")[0])
         _, (h_n, *_) = self._call(input, None, aggregated=False)
@@ -127,7 +128,7 @@ class RecurrentLayer(BlockRecurrent):
         state = self._as_state(hx)
         if isinstance(input, PackedSequence):
             return self._call_packed(input, state, aggregated)
-        self._check_input(input)
+        self.check_input(input)
         batched = input.dim() == 3
         x = input.transpose(0, 1) if batched and self.batch_first else input  # (T, B, input_size)
         x = x if batched else x.unsqueeze(1)
@@ -144,15 +145,13 @@ class RecurrentLayer(BlockRecurrent):
         self, input: PackedSequence, state: State | None, aggregated: bool
     ) -> tuple[PackedSequence, State]:
         data, batch_sizes, sorted_indices, unsorted_indices = input
-        self._check_input(data, packed=True)
+        self.check_input(data, batch_sizes)
         # Between here and the end, sequences are in the order of decreasing length.
         x, lengths = pad_packed_sequence(PackedSequence(data, batch_sizes))  # (T, B, input_size), (B,) on the CPU
         state = self._initial_state(x, state)
-        if sorted_indices is not None:
-            state = tuple(s.index_select(1, sorted_indices) for s in state)
+        state = self.permute_hidden(state, sorted_indices)
         output, state = self._stack(x, state, lengths.to(x.device))
-        if unsorted_indices is not None:
-            state = tuple(s.index_select(1, unsorted_indices) for s in state)
+        state = self.permute_hidden(state, unsorted_indices)
         packed = pack_padded_sequence(output, lengths)
         output = self._aggregate(packed.data) if aggregated else packed.data
         return PackedSequence(output, batch_sizes, sorted_indices, unsorted_indices), state
@@ -227,19 +226,6 @@ class RecurrentLayer(BlockRecurrent):
                 raise TensorError(argument=name, expected=f"a state {shape} {layout}", got=tuple(s.shape))
         return state if batched else tuple(s.unsqueeze(1) for s in state)
 
-    def _check_input(self, input: Tensor, packed: bool = False) -> None:
-        check_tensor("input", input, self.weight_ih_l0)
-        has_rank = input.dim() == 2 or (input.dim() == 3 and not packed)
-        if not has_rank or input.shape[-1] != self.input_size:
-            axes = "batch, time" if self.batch_first else "time, batch"
-            unpacked = f"a tensor ({axes}, {self.input_size}) or (time, {self.input_size})"
-            expected = f"packed data (steps, {self.input_size})" if packed else unpacked
-            raise TensorError(argument="input", expected=expected, got=tuple(input.shape))
-        time = 1 if input.dim() == 3 and self.batch_first else 0
-        if input.shape[time] == 0:
-            expected, hint = f"at least one step along dimension {time}", f"is batch_first={self.batch_first} intended?"
-            raise TensorError(argument="input", expected=expected, got=tuple(input.shape), hint=hint)
-
 
 class _OneStateLayer(RecurrentLayer):
     """A layer whose state is h only."""
@@ -254,6 +240,8 @@ class _OneStateLayer(RecurrentLayer):
         self, input: Tensor | PackedSequence, hx: Tensor | None = None
     ) -> tuple[Tensor | PackedSequence, Tensor]:
         """Run the layer over a sequence, from the state `hx` or from zeros."""
+        if is_traced(input):
+            return traced(self, input, hx)  # type: ignore[no-any-return]
         output, (h_n,) = self._call(input, hx)
         return output, h_n
 
@@ -379,6 +367,8 @@ class ParaLSTM(RecurrentLayer):
         self, input: Tensor | PackedSequence, hx: tuple[Tensor, Tensor] | None = None
     ) -> tuple[Tensor | PackedSequence, tuple[Tensor, Tensor]]:
         """Run the layer over a sequence, from the state `hx` = (h_0, c_0) or from zeros."""
+        if is_traced(input):
+            return traced(self, input, hx)  # type: ignore[no-any-return]
         output, (h_n, c_n) = self._call(input, hx)
         return output, (h_n, c_n)
 

@@ -1,0 +1,231 @@
+"""What code around a recurrent layer does with it: one of blocks answers like that of `torch.nn`, or says why not."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import subprocess
+import sys
+from copy import deepcopy
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_sequence
+
+from parallelrnn import ParaGRU, ParaGRUCell, ParaLSTM, ParaLSTMCell, ParaRNN, ParaRNNCell, from_torch, swap
+from parallelrnn.errors import ArgumentError, ArgumentTypeError
+from tests.support import TWINS, raises
+
+LAYERS = pytest.mark.parametrize("cls", TWINS)
+CELLS = pytest.mark.parametrize("cls", [ParaRNNCell, ParaLSTMCell, ParaGRUCell])
+
+
+class Model(nn.Module):
+    """A layer, a cell and a map, as people put them together."""
+
+    def __init__(self, layer: Any, cell: Any) -> None:
+        super().__init__()
+        self.layer, self.cell, self.read_out = layer(3, 8), cell(8, 6), nn.Linear(6, 2)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        output, hx = self.layer(x)
+        h_n, _ = hx if isinstance(self.layer, ParaLSTM | nn.LSTM) else (hx, None)
+        state = self.cell(output[-1])
+        h = state[0] if isinstance(self.cell, ParaLSTMCell | nn.LSTMCell) else state
+        return self.read_out(h), h_n
+
+
+@LAYERS
+def test_without_arguments_of_ours_output_and_state_are_the_same_thing(cls: Any) -> None:
+    """Code takes output[-1] or h_n[-1], as it pleases; and a model that reads one of them trains every weight."""
+    layer = cls(3, 8)
+    output, hx = layer(torch.randn(5, 4, 3))
+    h_n = hx[0] if isinstance(hx, tuple) else hx
+    torch.testing.assert_close(output[-1], h_n[-1], rtol=0, atol=0)
+    h_n.sum().backward()
+    assert all(weight.grad is not None for weight in layer.parameters())
+    assert [name for name, _ in layer.named_parameters()] == [name for name, _ in TWINS[cls](3, 8).named_parameters()]
+
+
+@LAYERS
+def test_the_forward_half_of_a_bidirectional_output_does_not_see_the_future(cls: Any) -> None:
+    layer = cls(3, 8, bidirectional=True)
+    x = torch.randn(5, 1, 3)
+    changed = x.clone()
+    changed[3:] += 1
+    torch.testing.assert_close(layer(x)[0][:3, :, :8], layer(changed)[0][:3, :, :8], rtol=0, atol=0)
+    assert not torch.equal(layer(x)[0][:3, :, 8:], layer(changed)[0][:3, :, 8:])
+
+
+@LAYERS
+def test_a_linear_aggregate_starts_as_the_identity(cls: Any) -> None:
+    torch.manual_seed(0)
+    plain = cls(3, 8)
+    torch.manual_seed(0)
+    aggregated = cls(3, 8, aggregate="linear")
+    x = torch.randn(5, 4, 3)
+    torch.testing.assert_close(aggregated(x)[0], plain(x)[0])
+    aggregated.aggregate.weight.data.zero_()
+    aggregated.reset_parameters()
+    torch.testing.assert_close(aggregated.aggregate.weight.detach(), torch.eye(8), rtol=0, atol=0)
+
+
+@LAYERS
+def test_helpers_of_the_layers_of_torch(cls: Any) -> None:
+    layer, theirs = cls(3, 8, 2, bidirectional=True), TWINS[cls](3, 8, 2, bidirectional=True)
+    assert layer._all_weights == theirs._all_weights
+    assert layer._flat_weights_names == theirs._flat_weights_names
+    assert all(a is b for a, b in zip(layer._flat_weights, layer.parameters(), strict=True))
+    packed = pack_sequence([torch.randn(length, 3) for length in (5, 2, 7)], enforce_sorted=False)
+    for arguments in ((torch.randn(5, 4, 3), None), (packed.data, packed.batch_sizes)):
+        assert layer.check_input(*arguments) is theirs.check_input(*arguments) is None
+        assert layer.get_expected_hidden_size(*arguments) == theirs.get_expected_hidden_size(*arguments)
+    hx = torch.randn(4, 3, 8)
+    hx = (hx, 2 * hx) if cls is ParaLSTM else hx
+    for permutation in (None, packed.sorted_indices):
+        torch.testing.assert_close(layer.permute_hidden(hx, permutation), theirs.permute_hidden(hx, permutation))
+    if cls is ParaLSTM:
+        projected = ({"proj_size": 4, "hidden_size": 8, "input_size": 3}, torch.randn(5, 4, 3))
+        ours, theirs = ParaLSTM(**projected[0]), nn.LSTM(**projected[0])
+        assert ours.get_expected_hidden_size(projected[1], None) == theirs.get_expected_hidden_size(projected[1], None)
+        assert ours.get_expected_cell_size(projected[1], None) == theirs.get_expected_cell_size(projected[1], None)
+
+
+@pytest.mark.parametrize("pair", [(ParaRNN, ParaRNNCell), (ParaLSTM, ParaLSTMCell), (ParaGRU, ParaGRUCell)])
+def test_a_program_of_fx_has_one_node_for_each_module(pair: Any) -> None:
+    model = Model(*pair)
+    traced = torch.fx.symbolic_trace(model)
+    assert [node.target for node in traced.graph.nodes if node.op == "call_module"] == ["layer", "cell", "read_out"]
+    x = torch.randn(5, 4, 3)
+    torch.testing.assert_close(traced(x), model(x), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("options", [{}, {"block_size": [2, 4, 2]}, {"form": "polar"}], ids=str)
+@LAYERS
+def test_a_whole_module_loads_safely_with_its_class_alone(cls: Any, options: dict[str, Any]) -> None:
+    layer = cls(3, 8, **options)
+    x = torch.randn(5, 4, 3)
+    expected = layer(x)[0]
+    file = io.BytesIO()
+    torch.save(layer, file)
+    file.seek(0)
+    with torch.serialization.safe_globals([cls]):
+        torch.testing.assert_close(torch.load(file, weights_only=True)(x)[0], expected, rtol=0, atol=0)
+    for copied in (deepcopy(layer), pickle.loads(pickle.dumps(layer))):
+        torch.testing.assert_close(copied(x)[0], expected, rtol=0, atol=0)
+
+
+@LAYERS
+def test_weights_of_a_dense_layer_are_pointed_to_from_torch(cls: Any) -> None:
+    dense = TWINS[cls](3, 8)
+    with pytest.raises(RuntimeError, match="from_torch"):
+        cls(3, 8).load_state_dict(dense.state_dict())
+    with pytest.raises(RuntimeError) as caught:
+        cls(4, 8).load_state_dict(cls(3, 8).state_dict())
+    assert "from_torch" not in str(caught.value)
+    torch.testing.assert_close(from_torch(dense)(torch.ones(5, 4, 3))[0], dense(torch.ones(5, 4, 3))[0])
+
+
+@LAYERS
+@pytest.mark.parametrize("training", [False, True])
+def test_the_profiler_names_a_recurrence(cls: Any, training: bool) -> None:
+    layer, x = cls(3, 8, 2), torch.randn(5, 4, 3)
+    with torch.profiler.profile() as profile, torch.set_grad_enabled(training):
+        layer(x)
+    names = {event.key for event in profile.key_averages()}
+    kind = cls.__name__.removeprefix("Para").lower()
+    assert (f"parallelrnn::{kind}" if training else "parallelrnn::stream") in names
+
+
+@CELLS
+def test_the_profiler_names_a_step(cls: Any) -> None:
+    cell = cls(3, 8)
+    with torch.profiler.profile() as profile, torch.no_grad():
+        cell(torch.randn(4, 3))
+    kind = cls.__name__.removeprefix("Para").removesuffix("Cell").lower()
+    assert f"parallelrnn::{kind}" in {event.key for event in profile.key_averages()}
+
+
+def test_everything_is_imported_where_extras_are_missing() -> None:
+    """Without the packages that estimators need, `import *` imports the rest."""
+    program = """if True:
+        import sys
+        for name in ("pandas", "sklearn"):
+            sys.modules[name] = None  # as if it were not installed
+        import importlib.util
+        found = importlib.util.find_spec
+        importlib.util.find_spec = lambda name: None if name in ("pandas", "sklearn") else found(name)
+        from parallelrnn import *
+        assert ParaLSTM and swap
+        try:
+            from parallelrnn import Forecaster
+        except ImportError as error:
+            assert "parallelrnn[forecast]" in str(error), error
+        else:
+            raise AssertionError
+    """
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_swapping_the_layers_of_a_model() -> None:
+    model = nn.ModuleDict(
+        {
+            "encoder": nn.Sequential(nn.LSTM(3, 8, 2, dropout=0.5, bidirectional=True), nn.Identity()),
+            "odd": nn.GRU(3, 51, batch_first=True),
+            "cell": nn.LSTMCell(8, 6, bias=False),
+            "relu": nn.RNN(3, 4, nonlinearity="relu"),
+            "projected": nn.LSTM(3, 12, proj_size=4),
+            "map": nn.Linear(3, 3),
+        }
+    ).double()
+    model["again"] = model["cell"]
+    model["map_before"] = model["map"]
+    model.eval()
+    swaps = {row.name: row for row in swap(model)}
+    assert list(swaps) == ["encoder.0", "odd", "cell, again", "relu", "projected"]
+    assert model["map"] is model["map_before"]
+    assert model["cell"] is model["again"]
+    assert [type(module).__name__ for module in model.values()][1:5] == [
+        "ParaGRU",
+        "ParaLSTMCell",
+        "ParaRNN",
+        "ParaLSTM",
+    ]
+    assert isinstance(model["encoder"][0], ParaLSTM)
+    assert (model["encoder"][0].num_layers, model["encoder"][0].dropout) == (2, 0.5)
+    assert model["encoder"][0].bidirectional
+    assert model["odd"].batch_first
+    assert model["odd"].block_size == [2] * 24 + [3]
+    assert "no multiple of 2" in swaps["odd"].reason
+    assert model["relu"].nonlinearity == "relu"
+    assert model["projected"].block_size == 3
+    assert not model["cell"].bias
+    assert all(parameter.dtype == torch.float64 for parameter in model.parameters())
+    assert not any(module.training for module in model.modules())
+    row = swaps["relu"]
+    assert row.parameters_before == sum(weight.numel() for weight in nn.RNN(3, 4).parameters())
+    assert row.parameters_after == sum(weight.numel() for weight in model["relu"].parameters())
+    assert not swap(model)
+
+
+def test_layers_that_swapping_would_damage_are_left_alone() -> None:
+    class Own(nn.LSTM):
+        pass
+
+    hooked, frozen = nn.GRU(3, 4), nn.GRU(3, 4).requires_grad_(False)
+    hooked.register_forward_hook(lambda *arguments: None)
+    normed = nn.utils.parametrizations.weight_norm(nn.LSTM(3, 4), "weight_hh_l0")
+    model = nn.Sequential(Own(3, 4), hooked, frozen, normed)
+    before = list(model)
+    swaps = swap(model)
+    assert all(old is new for old, new in zip(before, model, strict=True))
+    reasons = [row.reason for row in swaps]
+    for reason, fact in zip(reasons, ("Own", "hooks", "frozen", "parametrized"), strict=True):
+        assert fact in reason
+    assert not any(row.after for row in swaps)
+    with raises(ArgumentError, "ParaLSTM", argument="model"):
+        swap(nn.LSTM(3, 4))
+    with raises(ArgumentTypeError, argument="model"):
+        swap([nn.LSTM(3, 4)])  # type: ignore[arg-type]
