@@ -106,14 +106,14 @@ class Forecaster:
     gate
         Whether memory is scaled down before it sets the amplitudes: as a whole where it is unusually large, and unit by
         unit by a gate that sees all units. Without a gate, forecasts of the linear cell are linear in the window. By
-        default, there is a gate for series of 500 steps or more with at least 5,000 windows to learn it from.
+        default, there is a gate for panels of 30 series or more, of 500 steps or more, with at least 5,000 windows.
     cycles
         "calendar": those hours, days, weeks and years that stand out in the series and occur at least three times in
         the training set; a list of periods in steps, which are taken as they are; or None.
     normalize
         What is taken off each window and given back: its mean and deviation ("standard"), its "mean", its "last"
-        value, or nothing (None). "auto" takes the last value of long series where it is a much better forecast than
-        the mean, else mean and deviation.
+        value, or nothing (None). "auto" takes the last value of series of 500 steps or more, else mean and
+        deviation.
     segment
         Steps that the cell reads at once; by default 1 for linear and rnn, about 24 for others.
     channels

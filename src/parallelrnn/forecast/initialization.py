@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from parallelrnn.forecast.data import Array, Panel
 from parallelrnn.forecast.model import Network, NetworkConfig
-from parallelrnn.forecast.windows import CovariateScaler, WindowDataset, observed_mean
+from parallelrnn.forecast.windows import CovariateScaler, WindowDataset
 from parallelrnn.nn import WaveDecoder
 
 if TYPE_CHECKING:
@@ -20,10 +20,9 @@ if TYPE_CHECKING:
 # Arguments that a network takes as they are.
 _SHARED_OPTIONS = ("horizon", "cell", "decoder", "block_size", "hidden_size", "num_layers", "num_decays", "dropout")
 _GATED_SEGMENT = 24  # steps that gated cells read at once, about
+_GATED_SERIES = 30  # fewer are alike, and a gate costs them more than it gives
 _MIN_GATE_WINDOWS = 5000  # fewer are too few to learn a gate from
 _SHORT_SERIES = 500  # steps, fewer than which are a short series
-_MAX_SAMPLE = 5000  # windows on which the normalization is chosen
-_MUCH_BETTER = 0.75  # ratio of the errors of last value and mean, below which the last value is taken
 
 
 def initial_network(
@@ -49,7 +48,7 @@ def initial_network(
             **{name: getattr(options, name) for name in _SHARED_OPTIONS},
             lookback=lookback,
             num_waves=len(waves),
-            normalize=_normalization(dataset, training) if options.normalize == "auto" else options.normalize,
+            normalize=_normalization(dataset) if options.normalize == "auto" else options.normalize,
             segment=options.segment or default_segment(options.cell, lookback, periods),
             gate=_is_gated(dataset, training) if options.gate is None else options.gate,
             channels=dataset.channels,
@@ -74,25 +73,21 @@ def initialize_decoder(decoder: WaveDecoder, periods: Sequence[float], lookback:
 
 
 def _is_gated(dataset: WindowDataset, training: Tensor) -> bool:
-    """Return whether there is a gate: it would damp the newest and largest values of a short series that grows."""
-    return not _are_short(dataset) and len(training) >= _MIN_GATE_WINDOWS
+    """Return whether there is a gate: it helps where many long series differ.
+
+    The memory of a few is better left as it is, and it would damp the newest and largest values of a short series that
+    grows.
+    """
+    return len(dataset.series) >= _GATED_SERIES and len(training) >= _MIN_GATE_WINDOWS and not _are_short(dataset)
+
+
+def _normalization(dataset: WindowDataset) -> str:
+    """Return what to take off windows: the last value, but of short series, whose windows differ in scale above all."""
+    return "standard" if _are_short(dataset) else "last"
 
 
 def _are_short(dataset: WindowDataset) -> bool:
     return float(dataset.lengths.double().median()) < _SHORT_SERIES
-
-
-def _normalization(dataset: WindowDataset, training: Tensor) -> str:
-    """Return what to take off windows: mean and deviation, or the last value where that is a much better level.
-
-    So it is for long series that wander. In short ones, of which many grow, windows differ in scale above all.
-    """
-    if _are_short(dataset):
-        return "standard"
-    batch = dataset.batch(training[:: max(1, len(training) // _MAX_SAMPLE)])
-    levels = batch.past[:, -1:], observed_mean(batch.past, batch.valid)
-    last, mean = (float(((batch.target - level).abs() * batch.weight).sum()) for level in levels)
-    return "last" if last < _MUCH_BETTER * mean else "standard"
 
 
 def wave_periods(series: Sequence[Array], most: int, lookback: int, horizon: int) -> list[float]:
