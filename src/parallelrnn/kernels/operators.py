@@ -75,7 +75,7 @@ def stream(
     if is_plain(x, *state, *(aggregate or ()), *(weight for layer in layers for weight in layer)):
         check_stack(mode, x, layers, state, lengths, aggregate)
         with _named("stream"):
-            return cpu.stream(mode, x, layers, state, lengths, aggregate)
+            return cpu.stream([cpu.Layer(mode, weights) for weights in layers], x, state, lengths, aggregate)
     biases = [[w for w in (layer[index] for layer in layers) if w is not None] for index in (2, 3)]
     output, h_n, c_n = torch.ops.parallelrnn.stream(
         x,
@@ -230,7 +230,7 @@ def _run_stream(*args: Any) -> tuple[Tensor, Tensor, Tensor]:
     check_stack(mode, x, layers, state, lengths, aggregate)
     _backend("cpu", layers[0])
     with without_autocast("cpu"):
-        output, final = cpu.stream(mode, x, layers, state, lengths, aggregate)
+        output, final = cpu.stream([cpu.Layer(mode, own) for own in layers], x, state, lengths, aggregate)
     return output, final[0], _or_empty(x, final[1] if len(final) > 1 else None)
 
 
