@@ -59,6 +59,8 @@ class Read:
         """Return a row: found, median errors beside the exact likelihood's on the same draws, and coverage."""
         pairs = [(row, exact) for row, exact in zip(self.found, self.exact, strict=True) if row is not None]
         cells = [f"{len(pairs) / len(self.found):.0%}"]
+        near = [abs(exact[0] / self.period - 1) < FAR for exact in self.exact if not math.isnan(exact[0])]
+        cells[0] += f" / {np.mean(near):.0%}" if near else ""
         if not pairs:
             return cells
         cells.append(self._errors([(row["period"][0], exact[0]) for row, exact in pairs], self.period))
