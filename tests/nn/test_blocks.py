@@ -54,7 +54,10 @@ def test_vanilla_modules_are_read_like_ours(module: nn.Module) -> None:
     assert [block[:4] for block in theirs] == [block[:4] for block in ours]
     for a, b in zip(theirs, ours, strict=True):
         assert a.matrix.shape == (4, 4)
-        torch.testing.assert_close(a.matrix, b.matrix, rtol=0, atol=0)
+        # With a projection the matrix is a product, here by matmul, there by bmm: some processors fuse multiplication
+        # and addition in one of them only. Entries are sums of two terms below 1/4, so each is off by at most eps / 2.
+        rounding = torch.finfo(torch.float32).eps if getattr(module, "proj_size", 0) else 0
+        torch.testing.assert_close(a.matrix, b.matrix, rtol=0, atol=rounding)
 
 
 def test_matrices_are_part_of_the_graph() -> None:

@@ -60,7 +60,7 @@ def swap(model: nn.Module, block_size: int = 2) -> Swaps:
     --------
     >>> model = nn.Sequential(nn.Linear(3, 8), nn.LSTM(8, 50, num_layers=2))
     >>> print(swap(model))
-    1: LSTM(8, 50, num_layers=2) -> ParaLSTM(8, 50, block_size=2, num_layers=2), 32,400 to 14,000 weights
+    1: LSTM(8, 50, num_layers=2) -> ParaLSTM(8, 50, block_size=2, num_layers=2), 32,400 to 13,200 weights
     """
     check_size("block_size", block_size)
     if not isinstance(model, nn.Module):
