@@ -15,7 +15,7 @@ from torch import nn
 from parallelrnn import ParaGRU, ParaLSTM, ParaRNN, ParaRNNCell
 from parallelrnn.errors import ArgumentError
 from parallelrnn.nn import initialize, recurrent_blocks
-from tests.support import raises
+from tests.support import TWINS, raises
 
 MODULES: dict[str, Callable[[], Any]] = {
     "ParaRNN": lambda: ParaRNN(3, 16, 2, bidirectional=True),
@@ -66,8 +66,90 @@ def test_blocks_begin_with_the_memory_of_a_layer_of_their_size(cls: Any, block_s
         assert matrix.abs().max() <= 1 / math.sqrt(len(matrix))
     largest = max(float(matrix.abs().max()) * math.sqrt(len(matrix)) for matrix in matrices(layer))
     assert largest > 0.9
-    for weights in others(layer)[:-2]:  # the aggregate's are its own
+    for weights in others(layer):
         assert weights.abs().max() <= 1 / math.sqrt(16)
+
+
+def eye_per_gate_(weight: torch.Tensor) -> None:
+    hidden_size = weight.shape[1]
+    for gate in range(len(weight) // hidden_size):
+        nn.init.eye_(weight[gate * hidden_size : (gate + 1) * hidden_size])
+
+
+def uniform_by_width_(weight: torch.Tensor) -> None:
+    bound = 1 / math.sqrt(weight.shape[1])
+    nn.init.uniform_(weight, -bound, bound)
+
+
+def mean_modulus(module: nn.Module) -> float:
+    return float(np.concatenate([np.abs(np.linalg.eigvals(m.numpy())) for m in matrices(module)]).mean())
+
+
+INIT_CODE = [
+    nn.init.orthogonal_,
+    nn.init.xavier_uniform_,
+    nn.init.xavier_normal_,
+    nn.init.kaiming_uniform_,
+    nn.init.kaiming_normal_,
+    uniform_by_width_,
+    eye_per_gate_,
+]
+
+
+@pytest.mark.parametrize("block_size", [2, 4, [4, 8] * 12 + [16, 96]], ids=["2", "4", "unequal"])
+@pytest.mark.parametrize("init_", INIT_CODE, ids=lambda init_: init_.__name__)
+@pytest.mark.parametrize("cls", TWINS)
+def test_init_code_per_block_gives_the_spectrum_of_a_dense_layer(cls: Any, init_: Any, block_size: Any) -> None:
+    """The outside reference is the layer of torch.nn, to which the same function was applied."""
+    torch.manual_seed(0)
+    dense, layer = TWINS[cls](3, 256), cls(3, 256, block_size=block_size)
+    init_(dense.weight_hh_l0)
+    before = others(layer)
+    assert initialize.per_block_(layer, init_) is layer
+    # Eigenvalues of small random matrices lie a little nearer to zero, or farther from it, than those of large ones.
+    assert mean_modulus(layer) == pytest.approx(mean_modulus(dense), rel=0.25)
+    assert all(torch.equal(a, b) for a, b in zip(before, others(layer), strict=True))
+
+
+def test_init_code_per_block_sees_the_weights_of_a_layer_by_itself() -> None:
+    shapes: list[tuple[int, ...]] = []
+    initialize.per_block_(ParaLSTM(3, 7, 2, block_size=[2, 3, 2]), lambda weight: shapes.append(tuple(weight.shape)))
+    assert sorted(shapes) == [(8, 2)] * 4 + [(12, 3)] * 2
+    layer = initialize.per_block_(ParaGRU(3, 6), lambda weight: weight.copy_(torch.arange(12.0).view(6, 2)))
+    for block in layer.recurrent_blocks():
+        start = 4.0 * layer.gates.index(block.gate)
+        torch.testing.assert_close(block.matrix, torch.arange(start, start + 4).view(2, 2))
+    projected = ParaLSTM(3, 8, proj_size=4, block_size=4)
+    initialize.per_block_(projected, lambda weight: shapes.append(tuple(weight.shape)))
+    assert shapes[-1] == nn.LSTM(3, 4, proj_size=2).weight_hh_l0.shape
+
+
+@pytest.mark.parametrize("make", [lambda: nn.LSTM(3, 8, 2, bidirectional=True), lambda: nn.GRUCell(3, 8)])
+def test_init_code_per_block_on_a_dense_module_is_the_function_itself(make: Any) -> None:
+    torch.manual_seed(0)
+    ours, theirs = make(), make()
+    torch.manual_seed(1)
+    initialize.per_block_(ours, nn.init.xavier_uniform_)
+    torch.manual_seed(1)
+    for name, weight in theirs.named_parameters():
+        if "weight_hh" in name:
+            nn.init.xavier_uniform_(weight)
+            torch.testing.assert_close(getattr(ours, name), weight, rtol=0, atol=0)
+
+
+def test_init_code_that_fails_changes_nothing() -> None:
+    layer = ParaRNN(3, 6)
+    before, calls = layer.weight_hh_l0.detach().clone(), iter([None])
+
+    def fail_(weight: torch.Tensor) -> None:
+        weight.zero_()
+        next(calls)
+
+    with pytest.raises(StopIteration):
+        initialize.per_block_(layer, fail_)
+    assert torch.equal(layer.weight_hh_l0, before)
+    with raises(ArgumentError, "polar", argument="module"):
+        initialize.per_block_(ParaRNN(3, 6, form="polar"), nn.init.zeros_)
 
 
 @pytest.mark.parametrize("nonlinearity", ["linear", "relu"])

@@ -16,7 +16,8 @@ from torch.nn.utils.rnn import pack_sequence
 
 from parallelrnn import ParaGRU, ParaGRUCell, ParaLSTM, ParaLSTMCell, ParaRNN, ParaRNNCell, from_torch, swap
 from parallelrnn.errors import ArgumentError, ArgumentTypeError
-from tests.support import TWINS, raises
+from parallelrnn.nn import Swaps, initialize, recurrent_blocks
+from tests.support import TWINS, dense_twin, raises
 
 LAYERS = pytest.mark.parametrize("cls", TWINS)
 CELLS = pytest.mark.parametrize("cls", [ParaRNNCell, ParaLSTMCell, ParaGRUCell])
@@ -128,6 +129,88 @@ def test_weights_of_a_dense_layer_are_pointed_to_from_torch(cls: Any) -> None:
     torch.testing.assert_close(from_torch(dense)(torch.ones(5, 4, 3))[0], dense(torch.ones(5, 4, 3))[0])
 
 
+def fill_slice(module: Any) -> None:
+    module.bias_ih_l0.data[module.hidden_size : 2 * module.hidden_size].fill_(1)
+
+
+def fill_second_quarters(module: Any) -> None:
+    for names in module._all_weights:
+        for name in filter(lambda name: "bias" in name, names):
+            bias = getattr(module, name)
+            bias.data[len(bias) // 4 : len(bias) // 2].fill_(1.0)
+
+
+def fill_by_name(module: Any) -> None:
+    for name, parameter in module.named_parameters():
+        if "bias" in name:
+            nn.init.constant_(parameter, 0.5)
+
+
+def fill_chunk(module: Any) -> None:
+    with torch.no_grad():
+        module.bias_hh_l0.chunk(4)[1].fill_(3)
+
+
+@pytest.mark.parametrize("idiom", [fill_slice, fill_second_quarters, fill_by_name, fill_chunk])
+@pytest.mark.parametrize("block_size", [2, [2, 4, 2]], ids=str)
+def test_code_that_sets_forget_biases(idiom: Any, block_size: Any) -> None:
+    """The same code on a layer of blocks and on the dense layer with the same weights."""
+    layer = ParaLSTM(3, 8, 2, block_size=block_size)
+    dense, x = dense_twin(layer), torch.randn(5, 4, 3)
+    before = layer(x)[0]
+    for module in (layer, dense):
+        idiom(module)
+    torch.testing.assert_close(layer(x)[0], dense(x)[0])
+    assert not torch.allclose(layer(x)[0], before)
+    torch.testing.assert_close(layer.bias_ih_l0, dense.bias_ih_l0, rtol=0, atol=0)
+
+
+def orthogonal_by_name(module: nn.Module) -> None:
+    for name, parameter in module.named_parameters():
+        if "weight_hh" in name:
+            nn.init.orthogonal_(parameter)
+
+
+def xavier_by_rank(module: nn.Module) -> None:
+    for parameter in module.parameters():
+        if parameter.dim() > 1:
+            nn.init.xavier_uniform_(parameter)
+
+
+def uniform_by_width(module: Any) -> None:
+    for parameter in module.parameters():
+        parameter.data.uniform_(-(module.hidden_size**-0.5), module.hidden_size**-0.5)
+
+
+@pytest.mark.parametrize(
+    ("idiom", "init_"),
+    [
+        (orthogonal_by_name, nn.init.orthogonal_),
+        (xavier_by_rank, nn.init.xavier_uniform_),
+        (
+            uniform_by_width,
+            lambda weight: nn.init.uniform_(weight, -(weight.shape[1] ** -0.5), weight.shape[1] ** -0.5),
+        ),
+    ],
+    ids=["orthogonal", "xavier", "uniform"],
+)
+@LAYERS
+def test_code_that_sets_weight_hh(cls: Any, idiom: Any, init_: Any) -> None:
+    """By itself it leaves hardly any memory; one more line, and blocks have the spectrum of the dense layer."""
+
+    def mean_modulus(module: nn.Module) -> float:
+        moduli = [torch.linalg.eigvals(block.matrix.detach()).abs() for block in recurrent_blocks(module)]
+        return float(torch.cat(moduli).mean())
+
+    torch.manual_seed(0)
+    dense, layer = TWINS[cls](3, 256), cls(3, 256)
+    for module in (dense, layer):
+        idiom(module)
+    assert mean_modulus(layer) < 0.15 * mean_modulus(dense)
+    initialize.per_block_(layer, init_)
+    assert mean_modulus(layer) == pytest.approx(mean_modulus(dense), rel=0.25)
+
+
 @LAYERS
 @pytest.mark.parametrize("training", [False, True])
 def test_the_profiler_names_a_recurrence(cls: Any, training: bool) -> None:
@@ -207,7 +290,9 @@ def test_swapping_the_layers_of_a_model() -> None:
     row = swaps["relu"]
     assert row.parameters_before == sum(weight.numel() for weight in nn.RNN(3, 4).parameters())
     assert row.parameters_after == sum(weight.numel() for weight in model["relu"].parameters())
+    assert "per_block_" in str(Swaps(swaps.values()))
     assert not swap(model)
+    assert str(swap(model)) == "no recurrent layers"
 
 
 def test_layers_that_swapping_would_damage_are_left_alone() -> None:
@@ -225,6 +310,7 @@ def test_layers_that_swapping_would_damage_are_left_alone() -> None:
     for reason, fact in zip(reasons, ("Own", "hooks", "frozen", "parametrized"), strict=True):
         assert fact in reason
     assert not any(row.after for row in swaps)
+    assert "per_block_" not in str(swaps)
     with raises(ArgumentError, "ParaLSTM", argument="model"):
         swap(nn.LSTM(3, 4))
     with raises(ArgumentTypeError, argument="model"):

@@ -1,7 +1,8 @@
 """Initial recurrences: what a layer remembers before training.
 
 Every function changes a layer or cell of ours, or of `torch.nn`, in place and returns it. All but `chrono_` and
-`waves_` set the recurrent matrices of every layer, direction, gate and block, and nothing else.
+`waves_` set the recurrent matrices of every layer, direction, gate and block, and nothing else. `per_block_` does so
+with a function of `torch.nn.init`.
 """
 
 from __future__ import annotations
@@ -60,6 +61,44 @@ def orthogonal_(module: ModuleT) -> ModuleT:
             torch.empty_like(matrix, dtype=torch.promote_types(matrix.dtype, torch.float32))
         ),
     )
+
+
+@torch.no_grad()
+def per_block_(module: ModuleT, init_: Callable[[Tensor], object]) -> ModuleT:
+    """Apply a function such as `nn.init.orthogonal_` to the `weight_hh` of each block, as if it were a layer by itself.
+
+    `weight_hh_l0` of a layer of blocks has the shape (gates * hidden_size, block_size). To a function that derives a
+    scale from that shape, or from `hidden_size`, it looks like one narrow matrix, and the eigenvalues of the blocks
+    come out near zero. Here the function gets, block by block, what `torch.nn` would store for a layer of the block's
+    size: a tensor (gates * d, d) with the gates stacked, to be changed in place.
+
+    Parameters
+    ----------
+    module
+        A layer or cell.
+    init_
+        Changes a tensor in place.
+
+    Examples
+    --------
+    >>> layer = torch.nn.GRU(3, 8)
+    >>> _ = per_block_(layer, nn.init.orthogonal_)  # one block: the same as nn.init.orthogonal_(layer.weight_hh_l0)
+    >>> def orthogonal_gates_(weight):
+    ...     for gate in weight.chunk(3):
+    ...         nn.init.orthogonal_(gate)
+    >>> _ = per_block_(layer, orthogonal_gates_)
+    """
+    _check_free(module)
+    drawn = []
+    for _, _, suffix in weight_suffixes(module):
+        for recurrent in _recurrent_weights(module, suffix):  # (G, K, D, P)
+            for block in recurrent.unbind(1):
+                weight = block.flatten(0, 1).clone()
+                init_(weight)
+                drawn.append((block, weight))
+    for block, weight in drawn:  # after the last was drawn: init_ may raise
+        block.copy_(weight.view_as(block))
+    return module
 
 
 @torch.no_grad()
@@ -173,17 +212,28 @@ def waves_(
 
 def _fill(module: ModuleT, draw: Callable[[Tensor], Tensor]) -> ModuleT:
     """Replace every recurrent matrix by what `draw` returns for it."""
-    _mode(module)
-    if _is_polar(module):
-        raise ArgumentError("blocks in polar form have no free matrices", argument="module", hint="use waves_")
+    _check_free(module)
     if getattr(module, "proj_size", 0):
         problem = "with proj_size, a recurrent matrix is a product of two weights"
-        raise ArgumentError(problem, argument="module", hint="initialise weight_hh and weight_hr directly")
+        raise ArgumentError(problem, argument="module", hint="use per_block_, and initialise weight_hr directly")
     blocks = list(recurrent_blocks(module))
     drawn = [draw(block.matrix) for block in blocks]  # all before the first is written: drawing may raise
     for block, matrix in zip(blocks, drawn, strict=True):
         block.matrix.copy_(matrix)
     return module
+
+
+def _recurrent_weights(module: BlockRecurrent | nn.RNNBase | nn.RNNCellBase, suffix: str) -> list[Tensor]:
+    """Return views (G, K, D, P) of `weight_hh`, one for each size of blocks."""
+    if isinstance(module, BlockRecurrent):
+        return [weights.recurrent for weights in module._grouped_weights(suffix)]
+    return [getattr(module, f"weight_hh{suffix}").unflatten(0, (-1, 1, module.hidden_size))]
+
+
+def _check_free(module: nn.Module) -> None:
+    _mode(module)
+    if _is_polar(module):
+        raise ArgumentError("blocks in polar form have no free matrices", argument="module", hint="use waves_")
 
 
 def _mode(module: nn.Module) -> str:

@@ -29,18 +29,23 @@ class Swaps(tuple[Swapped, ...]):
     """What `swap` did, layer by layer; as text, one line for each."""
 
     def __str__(self) -> str:
+        if not self:
+            return "no recurrent layers"
         lines = []
         for layer in self:
             became = f"{layer.after}, {layer.parameters_before:,} to {layer.parameters_after:,} weights"
             what = became if layer.after else "left as it was"
             lines.append(f"{layer.name}: {layer.before} -> {what}" + (f" ({layer.reason})" if layer.reason else ""))
-        return "\n".join(lines) or "no recurrent layers"
+        if any(layer.after for layer in self):
+            lines.append("New weights are drawn anew; code that initialises weight_hh needs initialize.per_block_")
+        return "\n".join(lines)
 
 
 def swap(model: nn.Module, block_size: int = 2) -> Swaps:
     """Replace each `nn.RNN`, `nn.LSTM`, `nn.GRU` and cell within a model by one of blocks, in place.
 
-    The new layers have the same arguments, device, dtype and mode, and weights that start anew. Make optimizers
+    The new layers have the same arguments, device, dtype and mode, and weights that start anew, whatever the model had
+    set: initialise them again if need be, recurrent ones with `parallelrnn.nn.initialize.per_block_`. Make optimizers
     afterwards: they hold the old weights. A `hidden_size` that `block_size` does not divide gets one larger block at
     the end. Subclasses of the layers, and layers with hooks, parametrizations or frozen weights, are left alone.
 
@@ -61,6 +66,7 @@ def swap(model: nn.Module, block_size: int = 2) -> Swaps:
     >>> model = nn.Sequential(nn.Linear(3, 8), nn.LSTM(8, 50, num_layers=2))
     >>> print(swap(model))
     1: LSTM(8, 50, num_layers=2) -> ParaLSTM(8, 50, block_size=2, num_layers=2), 32,400 to 13,200 weights
+    New weights are drawn anew; code that initialises weight_hh needs initialize.per_block_
     """
     check_size("block_size", block_size)
     if not isinstance(model, nn.Module):
