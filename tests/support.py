@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 import torch
@@ -15,6 +15,18 @@ from parallelrnn import ParaGRU, ParaGRUCell, ParaLSTM, ParaLSTMCell, ParaRNN, P
 
 TWINS: dict[type[nn.Module], type[nn.Module]] = {ParaRNN: nn.RNN, ParaLSTM: nn.LSTM, ParaGRU: nn.GRU}
 CELLS: dict[type[nn.Module], type[nn.Module]] = {ParaRNN: ParaRNNCell, ParaLSTM: ParaLSTMCell, ParaGRU: ParaGRUCell}
+
+TestT = TypeVar("TestT", bound=Callable[..., object])
+
+
+def touch_point(code: str, answer: str) -> Callable[[TestT], TestT]:
+    """Say which row of the table in docs/layers.md a test holds: what code around a layer does, and the answer."""
+
+    def mark(test: TestT) -> TestT:
+        test.touch_point = (code, answer)  # type: ignore[attr-defined]
+        return test
+
+    return mark
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from parallelrnn import ParaGRU, ParaLSTM, ParaRNN
-from tests.support import as_tuple, random_state
+from tests.support import as_tuple, random_state, touch_point
 
 RNNS = [pytest.param(ParaRNN, {"nonlinearity": name}, id=name) for name in ("tanh", "relu", "sigmoid", "linear")]
 GATED = [pytest.param(ParaLSTM, {}, id="lstm"), pytest.param(ParaGRU, {}, id="gru")]
@@ -61,6 +61,7 @@ def test_onnxruntime_computes_what_torch_computes(cls: Any, options: Any, tmp_pa
     assert operators & {"RNN", "LSTM", "GRU"}
 
 
+@touch_point("`torch.onnx.export`", "same")
 @pytest.mark.parametrize(("cls", "options"), [RNNS[0], *GATED])
 def test_states_go_in_and_come_out(cls: Any, options: Any, tmp_path: Path) -> None:
     layer = cls(3, 8, num_layers=2, **options)

@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.utils.rnn import PackedSequence, pack_sequence, pad_packed_sequence
 
 from parallelrnn import ParaGRU, ParaLSTM, ParaRNN
-from tests.support import TWINS, as_tuple, dense_twin, random_state, warns
+from tests.support import TWINS, as_tuple, dense_twin, random_state, touch_point, warns
 
 LAYERS = [ParaRNN, ParaLSTM, ParaGRU]
 FLOAT64 = {"rtol": 1e-11, "atol": 1e-12}
@@ -26,6 +26,7 @@ def assert_same(first: Any, second: Any, **tolerance: float) -> None:
         torch.testing.assert_close(a, b, **tolerance)
 
 
+@touch_point("`state_dict`, `deepcopy`, pickle", "same")
 @each_layer
 @pytest.mark.parametrize("options", [{}, {"block_size": [2, 4, 2]}, {"form": "polar"}, {"aggregate": "ffn"}], ids=str)
 def test_copies_and_files_keep_every_number(cls: Any, options: dict[str, Any]) -> None:
@@ -54,6 +55,7 @@ def test_the_default_initialisation_is_that_of_torch(cls: Any) -> None:
     assert_same(ours(x), theirs(x))
 
 
+@touch_point("packed sequences, sorted or not", "same")
 @each_layer
 @pytest.mark.parametrize("block_size", [2, [1, 2, 3, 2]])
 @pytest.mark.parametrize("bidirectional", [False, True])
@@ -95,6 +97,7 @@ def test_packed_sequences_with_projected_unequal_blocks_under_autocast() -> None
     torch.testing.assert_close(rounded.data, output.data, rtol=0, atol=0.02)
 
 
+@touch_point("unbatched input, `batch_first`", "same")
 @each_layer
 def test_unbatched_and_batch_first_inputs(cls: Any) -> None:
     layer = cls(3, 8, num_layers=2, bidirectional=True)
@@ -110,6 +113,7 @@ def test_unbatched_and_batch_first_inputs(cls: Any) -> None:
         assert_same(alone, (output[:, 2], tuple(s[:, 2] for s in as_tuple(final))))
 
 
+@touch_point("`dropout`, `train()`, `eval()`", "same")
 def test_dropout_lies_between_layers_and_only_in_training() -> None:
     layer = ParaLSTM(3, 8, num_layers=2, dropout=0.5)
     x = torch.randn(5, 4, 3)
@@ -137,6 +141,7 @@ def test_dropout_keeps_its_share_and_the_mean() -> None:
     assert abs(mask.float().mean() - 0.8) < 5 * (0.2 * 0.8 / mask.numel()) ** 0.5  # five standard errors
 
 
+@touch_point("`.double()`, `.to(torch.bfloat16)`", "same")
 @each_layer
 def test_double_and_bfloat16_weights(cls: Any) -> None:
     layer = cls(3, 8, num_layers=2)
@@ -211,6 +216,7 @@ def test_shapes_on_the_meta_device(cls: Any) -> None:
     assert all(s.shape == (2, 4, 8) and s.is_meta for s in as_tuple(final))
 
 
+@touch_point("makes the layer on the meta device and fills it later", "same")
 @each_layer
 def test_made_on_the_meta_device_and_filled_later(cls: Any) -> None:
     layer = cls(3, 8, block_size=[2, 3, 3])
@@ -221,6 +227,7 @@ def test_made_on_the_meta_device_and_filled_later(cls: Any) -> None:
     assert_same(other(x), layer(x), rtol=0, atol=0)
 
 
+@touch_point("reads `hidden_size`, `num_layers`, `bidirectional`; calls `reset_parameters`", "same")
 @each_layer
 def test_stands_where_its_twin_stood(cls: Any) -> None:
     """Attributes and calls that code written for torch.nn makes."""

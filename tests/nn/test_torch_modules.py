@@ -13,7 +13,7 @@ from torch.testing._internal.common_modules import ModuleErrorEnum, module_db
 import parallelrnn
 from parallelrnn import from_torch
 from parallelrnn.errors import ArgumentTypeError
-from tests.support import raises
+from tests.support import raises, touch_point
 
 TWINS = (nn.RNN, nn.LSTM, nn.GRU, nn.RNNCell, nn.LSTMCell, nn.GRUCell)
 INFOS = {info.module_cls: info for info in module_db if info.module_cls in TWINS}
@@ -92,6 +92,7 @@ def test_outputs_states_and_gradients_equal_torch(
         assert_close(our_value, theirs_value, GRADIENT_UNITS)
 
 
+@touch_point("catches the errors of wrong input", "same")
 @pytest.mark.parametrize(("cls", "case"), cases("error_inputs", torch.float32, True))
 def test_error_inputs_raise_what_torch_raises(cls: type[nn.Module], case: Any) -> None:
     twin = getattr(parallelrnn, f"Para{cls.__name__}")

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import pickle
+import re
 import subprocess
 import sys
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import prune
 from torch.nn.utils.rnn import pack_sequence
 
 from parallelrnn import ParaGRU, ParaGRUCell, ParaLSTM, ParaLSTMCell, ParaRNN, ParaRNNCell, from_torch, swap
 from parallelrnn.errors import ArgumentError, ArgumentTypeError
 from parallelrnn.nn import Swaps, initialize, recurrent_blocks
-from tests.support import TWINS, dense_twin, raises
+from tests.support import TWINS, dense_twin, raises, touch_point
 
 LAYERS = pytest.mark.parametrize("cls", TWINS)
+ROOT = Path(__file__).parents[2]
+MODULES = ["test_touch_points", "test_torch_features", "test_torch_modules", "test_onnx"]
 CELLS = pytest.mark.parametrize("cls", [ParaRNNCell, ParaLSTMCell, ParaGRUCell])
 
 
@@ -38,6 +44,20 @@ class Model(nn.Module):
         return self.read_out(h), h_n
 
 
+def test_the_table_of_touch_points_is_what_tests_hold() -> None:
+    """The first two columns of the table that people read before they swap a layer, and a test behind each row."""
+    held: list[tuple[str, str]] = []
+    for module in MODULES:
+        tests = vars(importlib.import_module(f"tests.nn.{module}")).values()
+        held += [test.touch_point for test in tests if hasattr(test, "touch_point")]
+    page = (ROOT / "docs" / "layers.md").read_text()
+    section = page.split("\n## Before you swap a layer\n")[1].split("\n## ")[0]
+    documented = re.findall(r"^\| (.*?) \| (same|better|differs|no) \| .*\|$", section, re.MULTILINE)
+    assert len(documented) == section.count("\n| ") - 2  # all rows but the heading and the rule
+    assert sorted(documented) == sorted(held)
+
+
+@touch_point("takes `h_n[-1]` or `output[-1]`", "same")
 @LAYERS
 def test_without_arguments_of_ours_output_and_state_are_the_same_thing(cls: Any) -> None:
     """Code takes output[-1] or h_n[-1], as it pleases; and a model that reads one of them trains every weight."""
@@ -50,6 +70,7 @@ def test_without_arguments_of_ours_output_and_state_are_the_same_thing(cls: Any)
     assert [name for name, _ in layer.named_parameters()] == [name for name, _ in TWINS[cls](3, 8).named_parameters()]
 
 
+@touch_point("halves of a bidirectional output", "same")
 @LAYERS
 def test_the_forward_half_of_a_bidirectional_output_does_not_see_the_future(cls: Any) -> None:
     layer = cls(3, 8, bidirectional=True)
@@ -73,6 +94,7 @@ def test_a_linear_aggregate_starts_as_the_identity(cls: Any) -> None:
     torch.testing.assert_close(aggregated.aggregate.weight.detach(), torch.eye(8), rtol=0, atol=0)
 
 
+@touch_point("`flatten_parameters`, `check_input`, `permute_hidden`, `_flat_weights` and the like", "same")
 @LAYERS
 def test_helpers_of_the_layers_of_torch(cls: Any) -> None:
     layer, theirs = cls(3, 8, 2, bidirectional=True), TWINS[cls](3, 8, 2, bidirectional=True)
@@ -94,6 +116,7 @@ def test_helpers_of_the_layers_of_torch(cls: Any) -> None:
         assert ours.get_expected_cell_size(projected[1], None) == theirs.get_expected_cell_size(projected[1], None)
 
 
+@touch_point("`torch.fx.symbolic_trace`", "same")
 @pytest.mark.parametrize("pair", [(ParaRNN, ParaRNNCell), (ParaLSTM, ParaLSTMCell), (ParaGRU, ParaGRUCell)])
 def test_a_program_of_fx_has_one_node_for_each_module(pair: Any) -> None:
     model = Model(*pair)
@@ -103,6 +126,7 @@ def test_a_program_of_fx_has_one_node_for_each_module(pair: Any) -> None:
     torch.testing.assert_close(traced(x), model(x), rtol=0, atol=0)
 
 
+@touch_point("`torch.load` of a whole module", "same")
 @pytest.mark.parametrize("options", [{}, {"block_size": [2, 4, 2]}, {"form": "polar"}], ids=str)
 @LAYERS
 def test_a_whole_module_loads_safely_with_its_class_alone(cls: Any, options: dict[str, Any]) -> None:
@@ -118,6 +142,7 @@ def test_a_whole_module_loads_safely_with_its_class_alone(cls: Any, options: dic
         torch.testing.assert_close(copied(x)[0], expected, rtol=0, atol=0)
 
 
+@touch_point("loads the weights of an `nn.LSTM`", "differs")
 @LAYERS
 def test_weights_of_a_dense_layer_are_pointed_to_from_torch(cls: Any) -> None:
     dense = TWINS[cls](3, 8)
@@ -151,6 +176,7 @@ def fill_chunk(module: Any) -> None:
         module.bias_hh_l0.chunk(4)[1].fill_(3)
 
 
+@touch_point("initialises biases, such as the forget gate's", "same")
 @pytest.mark.parametrize("idiom", [fill_slice, fill_second_quarters, fill_by_name, fill_chunk])
 @pytest.mark.parametrize("block_size", [2, [2, 4, 2]], ids=str)
 def test_code_that_sets_forget_biases(idiom: Any, block_size: Any) -> None:
@@ -182,6 +208,7 @@ def uniform_by_width(module: Any) -> None:
         parameter.data.uniform_(-(module.hidden_size**-0.5), module.hidden_size**-0.5)
 
 
+@touch_point("initialises `weight_hh_l0`", "differs")
 @pytest.mark.parametrize(
     ("idiom", "init_"),
     [
@@ -211,6 +238,7 @@ def test_code_that_sets_weight_hh(cls: Any, idiom: Any, init_: Any) -> None:
     assert mean_modulus(layer) == pytest.approx(mean_modulus(dense), rel=0.25)
 
 
+@touch_point("looks for the layer in a profile", "differs")
 @LAYERS
 @pytest.mark.parametrize("training", [False, True])
 def test_the_profiler_names_a_recurrence(cls: Any, training: bool) -> None:
@@ -229,6 +257,233 @@ def test_the_profiler_names_a_step(cls: Any) -> None:
         cell(torch.randn(4, 3))
     kind = cls.__name__.removeprefix("Para").removesuffix("Cell").lower()
     assert f"parallelrnn::{kind}" in {event.key for event in profile.key_averages()}
+
+
+@touch_point("has a `hidden_size` that `block_size` does not divide", "differs")
+@LAYERS
+def test_hidden_sizes_that_blocks_do_not_divide(cls: Any) -> None:
+    with raises(ArgumentError, "block_size=[2, 2, 3]", argument="block_size"):
+        cls(3, 7)
+    layer = cls(3, 7, block_size=[2, 2, 3])
+    assert layer(torch.randn(5, 4, 3))[0].shape == (5, 4, 7)
+    model = nn.Sequential(TWINS[cls](3, 7))
+    swap(model)
+    assert model[0].block_size == layer.block_size
+
+
+@touch_point("has a `proj_size`", "differs")
+def test_projections() -> None:
+    with raises(ArgumentError, "block_size=4", argument="proj_size"):
+        ParaLSTM(3, 8, proj_size=2)
+    ours, theirs = ParaLSTM(3, 8, proj_size=2, block_size=4), nn.LSTM(3, 8, proj_size=2)
+    x = torch.randn(5, 4, 3)
+    assert [s.shape for s in ours(x)[1]] == [s.shape for s in theirs(x)[1]]
+    model = nn.Sequential(theirs)
+    swap(model)
+    assert model[0].block_size == 4
+
+
+@touch_point("reads or sets `weight_hh_l0`", "differs")
+@LAYERS
+def test_the_recurrent_parameter_holds_blocks_alone(cls: Any) -> None:
+    layer, dense = cls(3, 8), TWINS[cls](3, 8)
+    assert layer.weight_hh_l0.shape == (len(dense.weight_hh_l0), 2)
+    with pytest.raises(RuntimeError, match="size"), torch.no_grad():
+        layer.weight_hh_l0[:8].copy_(torch.eye(8))
+    assert cls(3, 8, block_size=8).weight_hh_l0.shape == dense.weight_hh_l0.shape
+
+
+@touch_point("`isinstance(layer, nn.LSTM)` or `nn.RNNBase`", "differs")
+@LAYERS
+def test_layers_are_not_those_of_torch_nn(cls: Any) -> None:
+    assert not isinstance(cls(3, 8), nn.RNNBase)
+    assert isinstance(cls(3, 8), nn.Module)
+
+
+@touch_point("makes its optimizer before `swap(model)`", "differs")
+def test_an_optimizer_holds_the_weights_from_before() -> None:
+    model = nn.Sequential(nn.GRU(3, 8))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    swap(model)
+    held = {id(weight) for group in optimizer.param_groups for weight in group["params"]}
+    assert not held & {id(weight) for weight in model.parameters()}
+
+
+def decorated(layer: Any) -> Any:
+    return nn.utils.parametrizations.weight_norm(layer, "weight_hh_l0")
+
+
+def pruned(layer: Any) -> Any:
+    return prune.l1_unstructured(layer, "weight_hh_l0", 0.5)
+
+
+def replaced(layer: Any) -> Any:
+    """As code for DropConnect does before each call."""
+    raw = nn.Parameter(layer.weight_hh_l0.detach().clone())
+    del layer.weight_hh_l0
+    layer.register_parameter("weight_hh_l0_raw", raw)
+    layer.weight_hh_l0 = nn.functional.dropout(raw, 0.5)
+    return layer
+
+
+@touch_point("weight norm, pruning, DropConnect on `weight_hh_l0`", "same")
+@pytest.mark.parametrize("change", [decorated, pruned, replaced])
+@LAYERS
+def test_weights_that_are_computed_from_others(cls: Any, change: Any) -> None:
+    layer, x = change(cls(3, 8)), torch.randn(5, 4, 3)
+    plain = cls(3, 8)
+    plain.load_state_dict({name: getattr(layer, name).detach() for name, _ in plain.named_parameters()})
+    output = layer(x)[0]
+    torch.testing.assert_close(output, plain(x)[0])
+    output.sum().backward()
+    assert all(weight.grad is not None for weight in layer.parameters())
+
+
+@touch_point("`DistributedDataParallel`", "same")
+@pytest.mark.filterwarnings("ignore:.*")
+def test_distributed_training_of_a_model_that_reads_the_last_state_alone(tmp_path: Path) -> None:
+    """It raises at the second step if the first left a weight without a gradient."""
+
+    def train(layer: Any) -> list[Tensor]:
+        model = nn.parallel.DistributedDataParallel(layer)
+        for _ in range(2):
+            model(x)[1].square().sum().backward()
+        return [weight.grad for weight in layer.parameters()]
+
+    x = torch.randn(5, 4, 3)
+    layer, alone = ParaGRU(3, 8), ParaGRU(3, 8)
+    alone.load_state_dict(layer.state_dict())
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    try:
+        gradients = train(layer)
+        with pytest.raises(RuntimeError, match="finished reduction"):
+            train(ParaGRU(3, 8, aggregate="linear"))
+    finally:
+        torch.distributed.destroy_process_group()
+    for _ in range(2):
+        alone(x)[1].square().sum().backward()
+    for ours, weight in zip(gradients, alone.parameters(), strict=True):
+        torch.testing.assert_close(ours, weight.grad)
+
+
+@touch_point("forward hooks, `checkpoint`, `AveragedModel`", "same")
+@LAYERS
+def test_wrappers_see_what_they_see_of_torch_nn(cls: Any) -> None:
+    layer, dense, x = cls(3, 8), TWINS[cls](3, 8), torch.randn(5, 4, 3)
+    seen: list[Any] = []
+    for module in (layer, dense):
+        module.register_forward_hook(lambda module, inputs, results: seen.append(results))
+        module(x)
+    ours, theirs = seen
+    assert type(ours) is type(theirs) is tuple
+    assert [type(part) for part in ours] == [type(part) for part in theirs]
+    expected = torch.autograd.grad(layer(x)[0].square().sum(), layer.parameters())
+    output = torch.utils.checkpoint.checkpoint(lambda x: layer(x)[0], x, use_reentrant=False)
+    for gradient, other in zip(torch.autograd.grad(output.square().sum(), layer.parameters()), expected, strict=True):
+        torch.testing.assert_close(gradient, other)
+    torch.testing.assert_close(torch.optim.swa_utils.AveragedModel(layer)(x)[0], layer(x)[0])
+
+
+def compiled(module: nn.Module, x: Tensor) -> Tensor:
+    torch.compiler.reset()
+    output: Tensor = torch.compile(module, fullgraph=True, backend="aot_eager")(x)[0]
+    return output
+
+
+def mapped(module: nn.Module, x: Tensor) -> Tensor:
+    output: Tensor = torch.func.vmap(lambda x: module(x)[0], in_dims=1, out_dims=1)(x)
+    return output
+
+
+def differentiated_forwards(module: nn.Module, x: Tensor) -> Tensor:
+    return torch.func.jvp(lambda x: module(x)[0], (x,), (torch.zeros_like(x),))[0]
+
+
+def uninitialised(module: nn.Module, x: Tensor) -> Tensor:
+    made = nn.utils.skip_init(type(module), 3, 8)
+    made.load_state_dict(module.state_dict())
+    output: Tensor = made(x)[0]
+    return output
+
+
+@touch_point("`torch.compile(fullgraph=True)`, `vmap`, `jvp`, `skip_init`", "better")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # inside torch's forward-mode derivatives
+@pytest.mark.parametrize("transform", [compiled, mapped, differentiated_forwards, uninitialised])
+def test_what_torch_does_not_transform(transform: Any) -> None:
+    layer, x = ParaLSTM(3, 8), torch.randn(5, 4, 3)
+    torch.testing.assert_close(transform(layer, x), layer(x)[0])
+    with pytest.raises(Exception):  # noqa: B017, PT011 - each transform raises its own
+        transform(nn.LSTM(3, 8), x)
+
+
+@touch_point("`torch.autocast`", "differs")
+@LAYERS
+def test_autocast_leaves_outputs_in_the_dtype_of_the_weights(cls: Any) -> None:
+    x = torch.randn(5, 4, 3)
+    with torch.autocast("cpu", torch.bfloat16):
+        ours, theirs = cls(3, 8)(x)[0], TWINS[cls](3, 8)(x)[0]
+    assert ours.dtype == torch.float32
+    assert cls is not ParaLSTM or theirs.dtype == torch.bfloat16
+
+
+@touch_point("`torch.jit.script`", "no")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@LAYERS
+def test_scripting_raises(cls: Any) -> None:
+    with pytest.raises(ValueError, match="annotation"):
+        torch.jit.script(cls(3, 8))
+
+
+@touch_point("loads a file from `torch.export` or `torch.jit.trace`", "differs")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+def test_files_of_programs_need_the_operators(tmp_path: Path) -> None:
+    layer, x = ParaLSTM(3, 8), torch.randn(5, 4, 3)
+    torch.jit.save(torch.jit.trace(layer, x), tmp_path / "traced.pt")
+    torch.export.save(torch.export.export(layer, (x,)), tmp_path / "exported.pt2")
+    torch.save({"x": x, "output": layer(x)[0].detach()}, tmp_path / "example.pt")
+    program = """if True:
+        import sys, warnings
+        import torch
+        warnings.simplefilter("ignore")
+        def load():
+            return torch.jit.load("traced.pt"), torch.export.load("exported.pt2").module()
+        try:
+            load()
+        except RuntimeError as error:
+            assert "parallelrnn" in str(error), error
+        else:
+            raise AssertionError("nothing was missing")
+        import parallelrnn.nn
+        example = torch.load("example.pt")
+        for module in load():
+            torch.testing.assert_close(module(example["x"])[0].detach(), example["output"])
+    """
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=tmp_path)
+
+
+@touch_point("`quantize_dynamic`", "differs")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*deprecated:UserWarning")
+@LAYERS
+def test_quantization_leaves_the_recurrence_in_float32(cls: Any) -> None:
+    class Tagger(nn.Module):
+        def __init__(self, layer: Any) -> None:
+            super().__init__()
+            self.layer, self.read_out = layer(3, 8), nn.Linear(8, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            output: Tensor = self.read_out(self.layer(x)[0])
+            return output
+
+    model, x = Tagger(cls), torch.randn(5, 4, 3)
+    quantized = torch.ao.quantization.quantize_dynamic(model)
+    assert type(quantized.layer) is cls
+    torch.testing.assert_close(quantized.layer(x)[0], model.layer(x)[0], rtol=0, atol=0)
+    assert type(quantized.read_out) is not nn.Linear
+    torch.testing.assert_close(quantized(x), model(x), rtol=0, atol=0.05)
+    dense = torch.ao.quantization.quantize_dynamic(Tagger(TWINS[cls]))
+    assert (type(dense.layer) is TWINS[cls]) == (cls is ParaRNN)
 
 
 def test_everything_is_imported_where_extras_are_missing() -> None:
@@ -295,6 +550,7 @@ def test_swapping_the_layers_of_a_model() -> None:
     assert str(swap(model)) == "no recurrent layers"
 
 
+@touch_point("subclasses a layer, hooks, freezes or parametrizes it before `swap(model)`", "differs")
 def test_layers_that_swapping_would_damage_are_left_alone() -> None:
     class Own(nn.LSTM):
         pass
