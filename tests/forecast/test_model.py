@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from parallelrnn import WaveDecoder
-from parallelrnn.forecast.model import DECODERS, Network, NetworkConfig
+from parallelrnn.forecast.model import DECODERS, NORMALIZATIONS, Network, NetworkConfig
 from parallelrnn.forecast.windows import Batch
 from parallelrnn.nn.encoder import CELLS, TransformerEncoder
 
@@ -61,7 +61,7 @@ def test_without_a_gate_the_linear_cell_gives_a_linear_forecast(normalize: str) 
 
 
 @pytest.mark.parametrize("cell", CELLS)
-@pytest.mark.parametrize("normalize", ["mean", "last", "standard"])
+@pytest.mark.parametrize("normalize", ["mean", "last", "standard", "middle"])
 def test_a_series_at_another_level_is_forecast_at_that_level(cell: str, normalize: str) -> None:
     made = network(cell=cell, normalize=normalize)
     past = torch.randn(4, LOOKBACK, 1)
@@ -71,7 +71,7 @@ def test_a_series_at_another_level_is_forecast_at_that_level(cell: str, normaliz
 
 @pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize("segment", [1, 3])
-@pytest.mark.parametrize("normalize", ["mean", "last", "standard", None])
+@pytest.mark.parametrize("normalize", [*NORMALIZATIONS])
 def test_padding_changes_nothing(cell: str, segment: int, normalize: str | None) -> None:
     made = network(cell=cell, segment=segment, normalize=normalize)
     past = torch.randn(2, LOOKBACK, 1)
@@ -116,21 +116,24 @@ def test_a_gate_only_turns_down() -> None:
     assert (state * ungated >= 0).all()
 
 
-def test_a_forecast_follows_its_formula_step_by_step() -> None:
+@pytest.mark.parametrize(("normalize", "ungated"), [("standard", 0), ("middle", 6)])
+def test_a_forecast_follows_its_formula_step_by_step(normalize: str, ungated: int) -> None:
     """In numpy: a loop over time of each block, toned down, gated, and continued as waves and decays."""
-    made = network(normalize="standard")
+    made = network(normalize=normalize, ungated=ungated)
     past = torch.randn(1, LOOKBACK, 1)
     weights = {name: value.double().numpy() for name, value in made.state_dict().items()}
     window = past[0, :, 0].double().numpy()
     level, scale = window.mean(), window.std() + 0.1
+    if normalize == "middle":
+        level = (level + window[-1]) / 2
     matrices = [block.matrix.detach().double().numpy() for block in made.encoder.recurrent_blocks()]
     state = np.zeros((4, 2))
     for value in (window - level) / scale:
         entering = (weights["encoder.weight_ih_l0"] * value).reshape(4, 2)
         state = np.stack([matrix @ vector for matrix, vector in zip(matrices, state, strict=True)]) + entering
-    last = state.reshape(8)
-    last = last / np.sqrt(1 + (last**2).mean())
-    last = last / (1 + np.exp(-(weights["gate.weight"] @ last + weights["gate.bias"])))
+    gated, rest = np.split(state.reshape(8), [8 - ungated])
+    gated = gated / np.sqrt(1 + (gated**2).mean())
+    last = np.append(gated / (1 + np.exp(-(weights["gate.weight"] @ gated + weights["gate.bias"]))), rest)
     started = weights["decoder.amplitudes.weight"] @ last + weights["decoder.amplitudes.bias"]
     forecast = np.zeros(HORIZON)
     unit = 0

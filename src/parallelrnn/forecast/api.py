@@ -104,16 +104,17 @@ class Forecaster:
         The most waves and decays of the decoder; with `prune`, those that contribute nothing are removed after
         training.
     gate
-        Whether memory is scaled down before it sets the amplitudes: as a whole where it is unusually large, and unit by
-        unit by a gate that sees all units. Without a gate, forecasts of the linear cell are linear in the window. By
-        default, there is a gate for panels of 30 series or more, of 500 steps or more, with at least 5,000 windows.
+        Whether half of the memory, that of fast waves, is scaled down before it sets the amplitudes: as a whole where
+        it is unusually large, and unit by unit by a gate that sees all of them. Without a gate, forecasts of the linear
+        cell are linear in the window, but for its scale. By default, there is a gate for series of 500 steps or more
+        with at least 5,000 windows.
     cycles
         "calendar": those hours, days, weeks and years that stand out in the series and occur at least three times in
         the training set; a list of periods in steps, which are taken as they are; or None.
     normalize
-        What is taken off each window and given back: its mean and deviation ("standard"), its "mean", its "last"
-        value, or nothing (None). "auto" takes the last value of series of 500 steps or more, else mean and
-        deviation.
+        What is taken off each window and given back: its "mean", its mean and deviation ("standard"), the midpoint of
+        its mean and its last value, and its deviation ("middle"), its "last" value, or nothing (None). "auto" is
+        "middle" for series of 500 steps or more, else "standard".
     segment
         Steps that the cell reads at once; by default 1 for linear and rnn, about 24 for others.
     channels

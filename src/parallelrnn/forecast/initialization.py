@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 # Arguments that a network takes as they are.
 _SHARED_OPTIONS = ("horizon", "cell", "decoder", "block_size", "hidden_size", "num_layers", "num_decays", "dropout")
 _GATED_SEGMENT = 24  # steps that gated cells read at once, about
-_GATED_SERIES = 30  # fewer are alike, and a gate costs them more than it gives
 _MIN_GATE_WINDOWS = 5000  # fewer are too few to learn a gate from
 _SHORT_SERIES = 500  # steps, fewer than which are a short series
 
@@ -51,6 +50,7 @@ def initial_network(
             normalize=_normalization(dataset) if options.normalize == "auto" else options.normalize,
             segment=options.segment or default_segment(options.cell, lookback, periods),
             gate=_is_gated(dataset, training) if options.gate is None else options.gate,
+            ungated=options.hidden_size // 2,
             channels=dataset.channels,
             past=len(panel.columns.past),
             future=len(panel.columns.future),
@@ -73,17 +73,15 @@ def initialize_decoder(decoder: WaveDecoder, periods: Sequence[float], lookback:
 
 
 def _is_gated(dataset: WindowDataset, training: Tensor) -> bool:
-    """Return whether there is a gate: it helps where many long series differ.
-
-    The memory of a few is better left as it is, and it would damp the newest and largest values of a short series that
-    grows.
-    """
-    return len(dataset.series) >= _GATED_SERIES and len(training) >= _MIN_GATE_WINDOWS and not _are_short(dataset)
+    """Return whether there is a gate: it would damp the newest and largest values of a short series that grows."""
+    return not _are_short(dataset) and len(training) >= _MIN_GATE_WINDOWS
 
 
 def _normalization(dataset: WindowDataset) -> str:
-    """Return what to take off windows: the last value, but of short series, whose windows differ in scale above all."""
-    return "standard" if _are_short(dataset) else "last"
+    """Return what to take off windows: the midpoint of mean and last value, or for short series, which differ in scale
+    and wander less, the mean.
+    """
+    return "standard" if _are_short(dataset) else "middle"
 
 
 def _are_short(dataset: WindowDataset) -> bool:

@@ -16,7 +16,7 @@ from parallelrnn.nn import WaveDecoder
 from parallelrnn.nn.encoder import in_segments, make_encoder
 
 DECODERS = ("waves", "linear")
-NORMALIZATIONS = ("mean", "last", "standard", None)
+NORMALIZATIONS = ("mean", "last", "standard", "middle", None)
 _MIN_SCALE = 0.1  # added to the deviation that a window is divided by, so that a calm one does not explode
 
 
@@ -37,6 +37,7 @@ class NetworkConfig:
     segment: int
     gate: bool
     dropout: float
+    ungated: int = 0  # units that the gate leaves as they are, the last ones
     channels: int = 1  # of a series
     past: int = 0  # past covariates
     future: int = 0  # covariates known ahead
@@ -98,8 +99,9 @@ class Network(nn.Module):
     """Forecasts windows at one scale.
 
     Covariates known ahead have a linear effect, the same at all times. Recurrent blocks read the rest of the window,
-    less its mean or last value, and their last state sets what the decoder continues. Before it does, the gate shrinks
-    a state of unusual size and may turn each unit down: memory stays as it is, and outliers count less.
+    less its level, and their last state sets what the decoder continues. Before it does, the gate shrinks one half of
+    the state, that of fast waves, where its size is unusual, and may turn each of its units down, so that outliers
+    count less. The other half stays as it is, so that what lasts is not lost.
     """
 
     decoder: WaveDecoder | LinearDecoder
@@ -108,7 +110,8 @@ class Network(nn.Module):
         super().__init__()
         self.config = config
         self.encoder = make_encoder(config, config.lookback, aggregate=None)
-        self.gate = nn.Linear(config.hidden_size, config.hidden_size) if config.gate else None
+        gated = config.hidden_size - config.ungated
+        self.gate = nn.Linear(gated, gated) if config.gate else None
         if self.gate is not None:
             nn.init.zeros_(self.gate.weight)
             nn.init.zeros_(self.gate.bias)
@@ -170,8 +173,9 @@ class Network(nn.Module):
         else:
             last = self.encoder.last_state(self._packed(x, batch.valid))
         if self.gate is not None:
-            last = last / torch.sqrt(1 + (last**2).mean(-1, keepdim=True))
-            last = last * torch.sigmoid(self.gate(last))
+            gated, rest = last.split([self.gate.in_features, self.config.ungated], -1)
+            gated = gated / torch.sqrt(1 + (gated**2).mean(-1, keepdim=True))
+            last = torch.cat([gated * torch.sigmoid(self.gate(gated)), rest], -1)
         last = self.dropout(last)
         return torch.cat([last, batch.static], -1) if self.config.static else last
 
@@ -185,7 +189,8 @@ class Network(nn.Module):
         mean = observed_mean(past, valid)
         if self.config.normalize == "mean":
             return mean, unit
-        return mean, observed_mean((past - mean) ** 2, valid).sqrt() + _MIN_SCALE
+        scale = observed_mean((past - mean) ** 2, valid).sqrt() + _MIN_SCALE
+        return mean if self.config.normalize == "standard" else (mean + past[:, -1:]) / 2, scale
 
     def _packed(self, x: Tensor, valid: Tensor) -> nn.utils.rnn.PackedSequence:
         """Return sequences that begin where their data do: gates and biases would act on the padding before."""

@@ -242,6 +242,7 @@ def _check_metadata(
             "num_waves": not has_waves or len(tensors["network.decoder.log_rate"]) == config.num_waves,
             "num_decays": not has_waves or len(tensors["network.decoder.decay_log_rate"]) == config.num_decays,
             "lookback": 1 <= config.lookback <= _MAX_LOOKBACK,
+            "ungated": config.ungated <= config.hidden_size,
             "share": 0 <= config.share <= 1,
             "season": 1 <= config.season <= MAX_PERIOD,
             "logs": metadata["logs"] is None or isinstance(metadata["logs"], bool),
