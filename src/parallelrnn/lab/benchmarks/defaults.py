@@ -29,18 +29,18 @@ COMPARED, STOPPING = 3, 2  # months
 MONTHS = [("ETTh1", 13), ("ETTh1", 16), ("ETTh2", 13), ("ETTh2", 16), ("ETTm1", 16)]
 SIZES = [(96, 96), (336, 336)]  # look-back, horizon
 VARIANTS: dict[str, list[Any]] = {
+    "normalize": ["mean", "last", "standard"],
+    "gate": [False],
+    "max_epochs": [10],
     "hidden_size": [32, 128],
+    "batch_size": [224, 896],
+    "learning_rate": [2e-3, 1e-2],
+    "loss": ["huber", "mse"],
+    "dropout": [0.15, 0.5],
+    "cycles": [None],
     "num_waves": [4, 16],
     "num_decays": [2, 8],
     "prune": [False],
-    "gate": [False],
-    "dropout": [0.15, 0.5],
-    "normalize": ["mean", "last", "standard"],
-    "cycles": [None],
-    "loss": ["huber", "mse"],
-    "learning_rate": [2e-3, 1e-2],
-    "batch_size": [224, 896],
-    "max_epochs": [10],
 }
 # Of the calibration of intervals: independent residuals for each horizon of windows.
 VARIANTS_OF_INTERVALS = (2.5, 3.5, 5.0, 7.0, 10.0, 1e9)
