@@ -3,6 +3,8 @@
 from parallelrnn.kernels.closed_form import last_linear_state
 from parallelrnn.kernels.contexts import autocast_enabled, needs_gradient
 from parallelrnn.kernels.dispatch import can_stream, check_backend, recurrence, stream
+from parallelrnn.kernels.eager import recurrence as run_eagerly
+from parallelrnn.kernels.eager import step as step_eagerly
 from parallelrnn.kernels.linear import linear
 from parallelrnn.kernels.weights import GATES, NUM_STATES, State, Weights
 
@@ -18,5 +20,7 @@ __all__ = [
     "linear",
     "needs_gradient",
     "recurrence",
+    "run_eagerly",
+    "step_eagerly",
     "stream",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
@@ -29,7 +30,11 @@ def needs_gradient(*tensors: Tensor | None) -> bool:
     # Within vmap a tensor does not know, and a traced program should not depend on the answer.
     if in_transform() or torch._C._get_tracing_state() is not None:
         return True
-    return torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in tensors)
+    if torch.is_grad_enabled():
+        for tensor in tensors:  # a generator would take several times as long
+            if tensor is not None and tensor.requires_grad:
+                return True
+    return False
 
 
 def needs_plain_operations() -> bool:
@@ -40,16 +45,23 @@ def needs_plain_operations() -> bool:
 def is_plain(first: Tensor, *others: Tensor | None) -> bool:
     """Return whether nothing has to see an operator, so that it can run without the cost of the dispatcher.
 
-    Compilers, tracers, transforms, autocast, dispatch modes and tensor subclasses have to see it.
+    Compilers, tracers, transforms, forward-mode derivatives, autocast, dispatch modes and tensor subclasses have to see
+    it.
     """
+    tensors = (first, *others)
+    return is_eager(first.device.type) and all(t is None or type(t) in (Tensor, Parameter) for t in tensors)
+
+
+def is_eager(device_type: str) -> bool:
+    """Return the same where it is known that the tensors are plain."""
     return (
-        all(tensor is None or type(tensor) in (Tensor, Parameter) for tensor in (first, *others))
-        and not torch.compiler.is_compiling()
+        not torch.compiler.is_compiling()
         and torch._C._len_torch_dispatch_stack() == 0
         and torch._C._len_torch_function_stack() == 0
         and not in_transform()
+        and forward_ad._current_level < 0
         and torch._C._get_tracing_state() is None
-        and not autocast_enabled(first.device.type)
+        and not autocast_enabled(device_type)
     )
 
 
@@ -58,7 +70,7 @@ def in_transform() -> bool:
     return bool(_transforms())
 
 
-def _transforms() -> list[TransformType]:
-    if torch.compiler.is_compiling():  # the compiler takes them apart itself
-        return []
-    return [interpreter.key() for interpreter in get_interpreter_stack() or ()]
+def _transforms() -> Sequence[TransformType]:
+    # The compiler takes them apart itself.
+    stack = None if torch.compiler.is_compiling() else get_interpreter_stack()
+    return [interpreter.key() for interpreter in stack] if stack else ()

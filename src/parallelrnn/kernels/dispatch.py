@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from parallelrnn.errors import UnavailableError, check_choice
-from parallelrnn.kernels import onnx, operators, reference
+from parallelrnn.kernels import eager, onnx, operators, reference
 from parallelrnn.kernels.contexts import needs_gradient, needs_plain_operations
 from parallelrnn.kernels.library import INSTRUCTIONS, LIBRARY
 from parallelrnn.kernels.weights import Arguments, State, Weights
@@ -40,6 +40,9 @@ def recurrence(
     projection, but not a state that is fed back at every step. "auto" picks the fastest backend that supports the
     weights, and ONNX's operators during torch.onnx.export. A backend given by name is used, or raises.
     """
+    result = eager.recurrence(mode, x, weights, state, lengths, reverse, backend)
+    if result is not None:
+        return result
     state = tuple(s.to(weights.recurrent.dtype) for s in state)
     chosen = choose(backend, weights)
     if chosen == "reference":

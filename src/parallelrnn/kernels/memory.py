@@ -119,4 +119,6 @@ POOL = Pool()
 
 def empty(*shape: int, dtype: torch.dtype) -> Tensor:
     """Return what `torch.empty` would on the CPU, from the pool if the tensor is large."""
+    if math.prod(shape) * dtype.itemsize < LARGE:
+        return torch.empty(shape, dtype=dtype)
     return POOL.empty(shape, dtype)

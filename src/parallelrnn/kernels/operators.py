@@ -43,23 +43,18 @@ _STREAM = (
     "Tensor? c_0, Tensor? lengths, Tensor? aggregate_weight, Tensor? aggregate_bias, str mode) "
     "-> (Tensor output, Tensor h_n, Tensor c_n)"
 )
-_NAMES = {mode: mode.split("_")[0].lower() for mode in GATES}
+NAMES = {mode: mode.split("_")[0].lower() for mode in GATES}
 
 
 def recurrence(backend: str, arguments: Arguments) -> tuple[Tensor, State]:
     """Run K blocks side by side over a batch of sequences."""
     mode, x, weights, state, lengths, reverse = arguments
-    training = needs_gradient(x, *weights, *state)
-    plain = is_plain(x, *weights, *state)
-    if plain and not training:
+    if is_plain(x, *weights, *state):  # torch would take one tensor on the meta device for a call without values
         check_arguments(arguments)
-        with _named(_NAMES[mode]):
-            final, stored = BACKENDS[backend].forward(arguments, training)
-        return stored.output, final
-    run = _Recurrence.apply if plain else getattr(torch.ops.parallelrnn, _NAMES[mode])
     c_0 = state[1] if len(state) > 1 else None
-    with _named(_NAMES[mode]) if plain else nullcontext():
-        output, h_n, c_n, _, _ = run(x, *weights[:4], state[0], c_0, lengths, mode, reverse, backend, training)
+    training = needs_gradient(x, *weights, *state)
+    run = getattr(torch.ops.parallelrnn, NAMES[mode])
+    output, h_n, c_n, _, _ = run(x, *weights[:4], state[0], c_0, lengths, mode, reverse, backend, training)
     return output, (h_n, c_n)[: len(state)]
 
 
@@ -75,7 +70,7 @@ def stream(
     if is_plain(x, *state, *(aggregate or ()), *(weight for layer in layers for weight in layer)):
         check_stack(mode, x, layers, state, lengths, aggregate)
         with _named("stream"):
-            return cpu.stream([cpu.Layer(mode, weights) for weights in layers], x, state, lengths, aggregate)
+            return cpu.stream(mode, x, layers, state, lengths, aggregate)
     biases = [[w for w in (layer[index] for layer in layers) if w is not None] for index in (2, 3)]
     output, h_n, c_n = torch.ops.parallelrnn.stream(
         x,
@@ -97,7 +92,7 @@ def _named(operator: str) -> AbstractContextManager[Any]:
 
 
 def _forward(*args: Any) -> tuple[Tensor, ...]:
-    arguments, name = _unpack(args[:_NUM_INPUTS])
+    arguments, name = unpack(args[:_NUM_INPUTS])
     check_arguments(arguments)
     backend, x = _backend(name, arguments.weights), arguments.x
     with without_autocast(x.device.type):
@@ -107,7 +102,7 @@ def _forward(*args: Any) -> tuple[Tensor, ...]:
 
 
 def _fake_forward(*args: Any) -> tuple[Tensor, ...]:
-    (mode, x, weights, state, _, _), backend = _unpack(args[:_NUM_INPUTS])
+    (mode, x, weights, state, _, _), backend = unpack(args[:_NUM_INPUTS])
     training = args[-1]
     length, batch, _ = x.shape
     gates, num_blocks, block_size, _ = weights.recurrent.shape
@@ -128,45 +123,39 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]
 
 
 def _differentiate(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-    saved, (mode, reverse, backend) = ctx.saved_tensors, ctx.settings
+    return *differentiate(ctx.saved_tensors, ctx.settings, ctx.needs_input_grad, grads), *(None,) * 5
+
+
+def differentiate(
+    saved: Sequence[Any], settings: tuple[str, bool, str], needed: Sequence[bool], grads: Sequence[Tensor | None]
+) -> tuple[Tensor | None, ...]:
+    """Return the gradients of x, of the weights and of the state, as far as they are needed."""
+    mode, reverse, backend = settings
     if any(grad is not None and is_legacy_batchedtensor(grad) for grad in grads):  # is_grads_batched
-        return _differentiate_reference(ctx, grads)
+        return _differentiate_reference(saved, settings, grads)
     # With gradients enabled, the backward is to be differentiated again.
     plain = is_plain(saved[0], *grads) and not torch.is_grad_enabled()
-    run = _backward if plain else getattr(torch.ops.parallelrnn, f"{_NAMES[mode]}_backward")
-    results = run(*grads[:3], *saved[:8], mode, reverse, backend, *saved[8:], ctx.needs_input_grad[0])
-    grads_needed = zip(results, ctx.needs_input_grad, strict=False)
-    return (*(grad if needed else None for grad, needed in grads_needed), *(None,) * 5)
+    run = _backward if plain else getattr(torch.ops.parallelrnn, f"{NAMES[mode]}_backward")
+    grads = (*grads, None)[:3]  # one fewer if the state is h only, and nothing stands for the cell state
+    stored = (_or_empty(saved[0], tensor) for tensor in saved[8:])
+    results = run(*grads, *saved[:8], mode, reverse, backend, *stored, needed[0])
+    return tuple(grad if needs else None for grad, needs in zip(results, needed, strict=False))
 
 
-def _differentiate_reference(ctx: Any, grads: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:
-    mode, reverse, backend = ctx.settings
-    *tensors, lengths = ctx.saved_tensors[:8]
+def _differentiate_reference(
+    saved: Sequence[Any], settings: tuple[str, bool, str], grads: Sequence[Tensor | None]
+) -> tuple[Tensor | None, ...]:
+    *tensors, lengths = saved[:8]
     with torch.enable_grad():
         leaves = [None if tensor is None else tensor.detach().requires_grad_() for tensor in tensors]
-        arguments, _ = _unpack((*leaves, lengths, mode, reverse, backend))
+        arguments, _ = unpack((*leaves, lengths, *settings))
         output, final = reference.recurrence(*arguments)
-    leaf_grads = _gradients((output, *final), leaves, grads[:3], allow_unused=True)
-    return (*leaf_grads, *(None,) * (_NUM_INPUTS + 1 - len(leaf_grads)))
-
-
-class _Recurrence(torch.autograd.Function):
-    """The operators without the dispatcher, for plain tensors."""
-
-    @staticmethod
-    def forward(ctx: Any, *args: Any) -> tuple[Tensor, ...]:
-        output = _forward(*args)
-        _setup_context(ctx, args, output)
-        return output
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
-        return _differentiate(ctx, *grads)
+    return tuple(_gradients((output, *final), leaves, grads[:3], allow_unused=True))
 
 
 def _backward(*args: Any) -> tuple[Tensor, ...]:
     grad_output, grad_h, grad_c, *rest = args
-    arguments, name = _unpack(rest[:_NUM_INPUTS])
+    arguments, name = unpack(rest[:_NUM_INPUTS])
     check_arguments(arguments)
     output, cells, gates, needs_x = rest[_NUM_INPUTS:]
     mode, x, weights, state, _, _ = arguments
@@ -201,7 +190,7 @@ def _differentiate_backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | N
     *tensors, lengths = ctx.saved_tensors
     with torch.enable_grad():
         leaves = [None if tensor is None else tensor.detach().requires_grad_() for tensor in tensors]
-        arguments, _ = _unpack((*leaves[3:], lengths, mode, reverse, "reference"))
+        arguments, _ = unpack((*leaves[3:], lengths, mode, reverse, "reference"))
         output, final = reference.recurrence(*arguments)
         first = _gradients((output, *final), leaves[3:], leaves[:3], create_graph=True)
         second = _gradients(first, leaves, grads, allow_unused=True)
@@ -230,7 +219,7 @@ def _run_stream(*args: Any) -> tuple[Tensor, Tensor, Tensor]:
     check_stack(mode, x, layers, state, lengths, aggregate)
     _backend("cpu", layers[0])
     with without_autocast("cpu"):
-        output, final = cpu.stream([cpu.Layer(mode, own) for own in layers], x, state, lengths, aggregate)
+        output, final = cpu.stream(mode, x, layers, state, lengths, aggregate)
     return output, final[0], _or_empty(x, final[1] if len(final) > 1 else None)
 
 
@@ -297,7 +286,8 @@ def _select(arg: Any, dim: Any, index: int) -> Any:
     return arg if dim is None else arg.select(dim, index)
 
 
-def _unpack(args: Sequence[Any]) -> tuple[Arguments, str]:
+def unpack(args: Sequence[Any]) -> tuple[Arguments, str]:
+    """Return what an operator takes as the structures that backends take, and the name of the backend."""
     x, weight_ih, weight_hh, bias_ih, bias_hh, h_0, c_0, lengths, mode, reverse, backend = args
     weights = Weights(weight_ih, weight_hh, bias_ih, bias_hh)
     return Arguments(mode, x, weights, _present((h_0, c_0)), lengths, reverse), backend
@@ -331,7 +321,7 @@ def _register() -> torch.library.Library:
             f"parallelrnn::{name}", _map_over(getattr(torch.ops.parallelrnn, name)), lib=library
         )
 
-    for name in dict.fromkeys(_NAMES.values()):
+    for name in dict.fromkeys(NAMES.values()):
         define(name, _FORWARD, _forward, _fake_forward)
         define(f"{name}_backward", _BACKWARD, _backward, _fake_backward)
         torch.library.register_autograd(

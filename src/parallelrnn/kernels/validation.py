@@ -24,6 +24,37 @@ def check_arguments(arguments: Arguments) -> None:
     _check_lengths(lengths, x)
 
 
+def fits(arguments: Arguments) -> bool:
+    """Return whether plain tensors of one dtype and device make up a recurrence, in less time than `check_arguments`.
+
+    The recurrent weights may also come as modules store them, (G * K * D, D), and states as (1, B, K * D).
+    """
+    mode, x, (weight_ih, recurrent, bias_ih, bias_hh, _), state, lengths, _ = arguments
+    if mode not in GATES or weight_ih.dim() != 2 or recurrent.dim() < 2 or x.dim() < 2:
+        return False
+    gates, size, rows = len(GATES[mode]), recurrent.shape[-1], weight_ih.shape[0]
+    *_, batch, inputs = x.shape
+    if size == 0 or rows == 0 or rows % (gates * size) or len(state) != NUM_STATES[mode]:
+        return False
+    width = rows // gates
+    if recurrent.shape != (rows, size) and recurrent.shape != (gates, width // size, size, size):
+        return False
+    if weight_ih.shape[1] != inputs:
+        return False
+    for bias in (bias_ih, bias_hh):
+        if bias is not None and bias.shape != (rows,):
+            return False
+    for s in state:
+        if s.shape != (batch, width) and s.shape != (1, batch, width):
+            return False
+    return lengths is None or (
+        lengths.shape == (batch,)
+        and lengths.dtype == torch.int64
+        and lengths.device == x.device
+        and lengths.layout == torch.strided
+    )
+
+
 def check_stack(
     mode: str,
     x: Tensor,

@@ -32,6 +32,14 @@ class Weights(NamedTuple):
     projection: Tensor | None = None  # (K, P, D), LSTM only
 
 
+def in_blocks(mode: str, recurrent: Tensor) -> Tensor:
+    """Return recurrent weights (G, K, D, D) that may come as modules store them, (G * K * D, D)."""
+    if recurrent.dim() == 4:
+        return recurrent
+    size = recurrent.shape[1]
+    return recurrent.reshape(len(GATES[mode]), -1, size, size)
+
+
 class Arguments(NamedTuple):
     """The arguments of a fused recurrence; `dispatch.recurrence` documents them."""
 

@@ -38,7 +38,7 @@ class Blocks:
             for size in dict.fromkeys(self.sizes)
         }
 
-    @property
+    @cached_property
     def equal(self) -> bool:
         """Whether all blocks have the same size, so that they run as one group."""
         return len(self.groups) == 1

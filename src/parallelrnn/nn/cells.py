@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from parallelrnn.errors import TensorError
-from parallelrnn.kernels import State
+from parallelrnn.kernels import State, step_eagerly
 from parallelrnn.nn.blocks import BlockSize, check_tensor
 from parallelrnn.nn.interface import is_traced, traced
 from parallelrnn.nn.parameters import BlockRecurrent, rnn_mode
@@ -41,6 +41,11 @@ class _Cell(BlockRecurrent):
 
     def _call(self, input: Tensor, hx: object) -> State:
         state = self._as_state(hx)
+        stored = self._stored_weights("")
+        if stored is not None and state is not None and isinstance(input, Tensor) and input.dim() == 2:
+            result = step_eagerly(self.mode, input, stored, state, self.backend)
+            if result is not None:
+                return result
         check_tensor("input", input, self.weight_ih)
         if input.dim() not in (1, 2) or input.shape[-1] != self.input_size:
             expected = f"a tensor (batch, {self.input_size}) or ({self.input_size},)"

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from parallelrnn.errors import ArgumentError, ArgumentTypeError, check_choice, check_integer
-from parallelrnn.kernels import GATES, NUM_STATES, State, Weights, check_backend, recurrence
+from parallelrnn.kernels import GATES, NUM_STATES, State, Weights, check_backend, recurrence, run_eagerly
 from parallelrnn.nn.blocks import (
     UNBOUNDED,
     BlockSize,
@@ -203,6 +203,9 @@ class BlockRecurrent(nn.Module):
         self, suffix: str, x: Tensor, state: State, lengths: Tensor | None = None, reverse: bool = False
     ) -> tuple[Tensor, State]:
         """Run one layer in one direction over x (T, B, input_size) from state (B, d)."""
+        result = self._run_eagerly(suffix, x, state, lengths, reverse)
+        if result is not None:
+            return result
         groups = self._grouped_weights(suffix)
         if self.blocks.equal:
             return recurrence(self.mode, x, groups[0], state, lengths, reverse, self.backend)
@@ -217,13 +220,35 @@ class BlockRecurrent(nn.Module):
             self._restore_order(parts, sizes) for parts, sizes in zip(states, self._state_sizes, strict=True)
         )
 
+    def _run_eagerly(
+        self, suffix: str, x: Tensor, state: State, lengths: Tensor | None = None, reverse: bool = False
+    ) -> tuple[Tensor, State] | None:
+        """Run one layer in one direction at little cost, from states (B, d) or (1, B, d), or return None."""
+        stored = self._stored_weights(suffix)
+        if stored is None:
+            return None
+        return run_eagerly(self.mode, x, stored, state, lengths, reverse, self.backend)
+
+    def _stored_weights(self, suffix: str) -> Weights | None:
+        """Return the parameters themselves, if the kernels can read them as they are stored."""
+        if not self.blocks.equal or self.proj_size or self.form != "free":
+            return None
+        weights = self._weight(f"weight_ih{suffix}"), self._weight(f"weight_hh{suffix}")
+        if not self.bias:
+            return Weights(*weights)
+        return Weights(*weights, self._weight(f"bias_ih{suffix}"), self._weight(f"bias_hh{suffix}"))
+
     def _grouped_weights(self, suffix: str) -> list[Weights]:
         """Return one set of weights for each size of blocks."""
         if self.blocks.equal and not self.proj_size:
-            size = self.blocks.sizes[0]
-            biases = (getattr(self, f"bias_ih{suffix}"), getattr(self, f"bias_hh{suffix}")) if self.bias else ()
-            recurrent = self._recurrent_weight(suffix, size, self.num_blocks)
-            return [Weights(getattr(self, f"weight_ih{suffix}"), recurrent, *biases)]
+            sizes = self.blocks.sizes
+            recurrent = self._recurrent_weight(suffix, sizes[0], len(sizes))
+            input_weight = self._weight(f"weight_ih{suffix}")
+            if not self.bias:
+                return [Weights(input_weight, recurrent)]
+            return [
+                Weights(input_weight, recurrent, self._weight(f"bias_ih{suffix}"), self._weight(f"bias_hh{suffix}"))
+            ]
 
         def rows_of(name: str, blocks: tuple[int, ...]) -> Tensor:
             stacked: Tensor = getattr(self, f"{name}{suffix}")
@@ -254,8 +279,13 @@ class BlockRecurrent(nn.Module):
         if self.form == "polar":
             matrices = polar_blocks(getattr(self, f"log_rate_hh{suffix}"), getattr(self, f"angle_hh{suffix}"))
             return matrices.reshape(len(self.gates), num_blocks, 2, 2)
-        stacked: Tensor = getattr(self, self._group_name("weight_hh", suffix, size))
+        stacked = self._weight(self._group_name("weight_hh", suffix, size))
         return stacked.reshape(len(self.gates), num_blocks, size, self._projected_size or size)
+
+    def _weight(self, name: str) -> Tensor:
+        """Return a parameter, or what took its place, such as the property of a parametrization."""
+        found: Tensor | None = self._parameters.get(name)  # many times as fast as getattr
+        return getattr(self, name) if found is None else found
 
     def _group_name(self, name: str, suffix: str, size: int) -> str:
         return f"{name}{suffix}" if self.blocks.equal else f"{name}{suffix}_size{size}"

@@ -133,7 +133,7 @@ class RecurrentLayer(LayerInterface, BlockRecurrent):
         x = input.transpose(0, 1) if batched and self.batch_first else input  # (T, B, input_size)
         x = x if batched else x.unsqueeze(1)
         state = self._initial_state(x, state, batched)
-        aggregate = self._linear_aggregate() if aggregated else None
+        aggregate = self._linear_aggregate() if aggregated and self._modules["aggregate"] is not None else None
         output, final = self._stack(x, state, aggregate=aggregate)
         if not batched:
             output, final = output.squeeze(1), tuple(s.squeeze(1) for s in final)
@@ -163,6 +163,10 @@ class RecurrentLayer(LayerInterface, BlockRecurrent):
 
         Each state is (num_layers * num_directions, B, d). In inference all of this runs over a few steps at a time.
         """
+        if self.num_layers == 1 and not self.bidirectional and aggregate is None:
+            result = self._run_eagerly("_l0", x, state, lengths)
+            if result is not None:
+                return result
         layers = self._streamable(x, state, aggregate or ())
         if layers is not None:
             return stream(self.mode, x, layers, state, lengths, aggregate)
