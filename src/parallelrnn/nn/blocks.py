@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import groupby
+from itertools import accumulate, groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,6 +37,16 @@ class Blocks:
             size: tuple(block for block, other in enumerate(self.sizes) if other == size)
             for size in dict.fromkeys(self.sizes)
         }
+
+    @cached_property
+    def grouped(self) -> tuple[int, ...]:
+        """All blocks, group by group."""
+        return tuple(block for blocks in self.groups.values() for block in blocks)
+
+    @cached_property
+    def restored(self) -> tuple[int, ...]:
+        """Where each block stands in `grouped`."""
+        return tuple(sorted(range(len(self.sizes)), key=self.grouped.__getitem__))
 
     @cached_property
     def equal(self) -> bool:
@@ -89,8 +99,15 @@ def format_block_size(block_size: BlockSize) -> str:
 
 def select_blocks(tensor: Tensor, sizes: Sequence[int], blocks: Sequence[int], dim: int = -1) -> Tensor:
     """Return the parts of `tensor` that belong to `blocks`; along `dim` it concatenates blocks of these `sizes`."""
-    parts = tensor.split(list(sizes), dim)
-    return torch.cat([parts[block] for block in blocks], dim)
+    starts = [0, *accumulate(sizes)]
+    slices: list[tuple[int, int]] = []  # neighbours are one slice, since cutting them apart takes time at every call
+    for block in blocks:
+        start, end = starts[block], starts[block + 1]
+        if slices and slices[-1][1] == start:
+            start, _ = slices.pop()
+        slices.append((start, end))
+    parts = [tensor.narrow(dim, start, end - start) for start, end in slices]
+    return parts[0] if len(parts) == 1 else torch.cat(parts, dim)
 
 
 class RecurrentBlock(NamedTuple):

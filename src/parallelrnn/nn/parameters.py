@@ -294,10 +294,8 @@ class BlockRecurrent(nn.Module):
         return tuple(select_blocks(s, sizes, blocks) for s, sizes in zip(state, self._state_sizes, strict=True))
 
     def _restore_order(self, parts: list[Tensor] | tuple[Tensor, ...], sizes: tuple[int, ...]) -> Tensor:
-        grouped = [block for blocks in self.blocks.groups.values() for block in blocks]
-        position = {block: index for index, block in enumerate(grouped)}
-        order = [position[block] for block in range(self.num_blocks)]
-        return select_blocks(torch.cat(list(parts), -1), [sizes[block] for block in grouped], order)
+        grouped = [sizes[block] for block in self.blocks.grouped]
+        return select_blocks(torch.cat(list(parts), -1), grouped, self.blocks.restored)
 
     @property
     def _projected_size(self) -> int:
