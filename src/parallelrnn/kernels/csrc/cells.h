@@ -128,7 +128,8 @@ static INLINE int NAME(backward_tile)(const backward_call *call, int64_t t, tile
     return count;
 }
 
-/* After the last step of a tile, copy its state, units `from` to `to`, to the caller's state. */
+/* After the last step of a tile, copy its state, units `from` to `to`, to the caller's state, which for a single step may
+ * be the memory of the output itself. */
 static void NAME(keep_state)(const forward_call *call, tile tile, int64_t from, int64_t to) {
     const chunk *c = &call->chunk;
     const int64_t width = c->num_blocks * c->block_size;
@@ -137,7 +138,7 @@ static void NAME(keep_state)(const forward_call *call, tile tile, int64_t from, 
         if (steps == 0) continue;
         const int64_t last = ((c->reverse ? 0 : steps - 1) * c->batch + b) * width + from;
         const int64_t size = (to - from) * (int64_t)sizeof(REAL);
-        memcpy((REAL *)call->h + b * width + from, (REAL *)c->output + last, size);
-        if (c->cells) memcpy((REAL *)call->c + b * width + from, (REAL *)c->cells + last, size);
+        memmove((REAL *)call->h + b * width + from, (REAL *)c->output + last, size);
+        if (c->cells) memmove((REAL *)call->c + b * width + from, (REAL *)c->cells + last, size);
     }
 }
