@@ -30,7 +30,6 @@ MARKED_TABLES: dict[str, str] = {
     "changes": "parallelrnn.lab.benchmarks.changes:table",
     "classification": "parallelrnn.lab.benchmarks.classification:table",
     "defaults": "parallelrnn.lab.benchmarks.defaults:table",
-    "defaults-coverage": "parallelrnn.lab.benchmarks.defaults:coverage",
     "end-to-end": "parallelrnn.lab.benchmarks.end_to_end:table",
     "experiments": "parallelrnn.lab.results_page:experiments_table",
     "forecasting": "parallelrnn.lab.benchmarks.forecasting:readme_table",

@@ -16,7 +16,6 @@ import statistics
 from functools import partial
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 from parallelrnn.lab.benchmarks.forecasting import MONTH
 from parallelrnn.lab.benchmarks.measuring import THREADS, provenance, run_missing
@@ -42,8 +41,6 @@ VARIANTS: dict[str, list[Any]] = {
     "num_decays": [2, 8],
     "prune": [False],
 }
-# Of the calibration of intervals: independent residuals for each horizon of windows.
-VARIANTS_OF_INTERVALS = (2.5, 3.5, 5.0, 7.0, 10.0, 1e9)
 
 
 def run(data: Path, results: Path = Path("results/benchmarks"), workers: int = os.cpu_count() or 1) -> None:
@@ -60,12 +57,11 @@ def run(data: Path, results: Path = Path("results/benchmarks"), workers: int = o
 
 
 def measure(folder: Path, config: dict[str, Any], seed: int) -> dict[str, Any]:
-    """Fit one variant and return its errors; of the defaults, also how often intervals of several kinds hold."""
+    """Fit one variant and return its errors."""
     import pandas as pd
     import torch
 
     from parallelrnn import Forecaster
-    from parallelrnn.forecast import conformal
     from parallelrnn.forecast.evaluation import evaluate
 
     torch.set_num_threads(1)
@@ -75,13 +71,8 @@ def measure(folder: Path, config: dict[str, Any], seed: int) -> dict[str, Any]:
         config["horizon"], config["lookback"], random_state=seed, progress=False, **config["options"]
     )
     panel = forecaster.read(table, time_col="date", target_col=list(table.columns[1:]))
-    result: dict[str, Any] = {}
-    for independent in VARIANTS_OF_INTERVALS if not config["options"] else (5.0,):
-        with mock.patch.object(conformal, "_INDEPENDENT_PER_HORIZON", independent):
-            score = evaluate([forecaster], panel, COMPARED * month, STOPPING * month).scores[0]
-        result |= {"mse": score.mse, "mae": score.mae, "seconds": score.seconds}
-        result.setdefault("coverage", {})[f"{independent:g}"] = score.coverage
-    return result
+    score = evaluate([forecaster], panel, COMPARED * month, STOPPING * month).scores[0]
+    return {"mse": score.mse, "mae": score.mae, "seconds": score.seconds}
 
 
 def table(results: Path) -> Table:
@@ -103,20 +94,6 @@ def table(results: Path) -> Table:
         rows.append([f"`{changed}`", *cells])
     rows.sort(key=lambda row: float(row[3].rstrip("%")))
     return Table(["variant", "MSE", "lower in", "MAE", "lower in"], rows)
-
-
-def coverage(results: Path) -> Table:
-    """Return how often intervals of the defaults hold, by how many residuals count as independent."""
-    rows = []
-    runs = [one for one in RunStore(results / "benchmarks").load(NAME) if not one.config["options"]]
-    for independent in VARIANTS_OF_INTERVALS if runs else ():
-        held = [one.result["coverage"][f"{independent:g}"] for one in runs]
-        cells = []
-        for level in ("80", "95"):
-            parts = [own[level] for own in held]
-            cells.append(f"{statistics.fmean(parts):.1%} ({min(parts):.1%} to {max(parts):.1%})")
-        rows.append(["all" if independent > 1e6 else f"{independent:g} n / h", *cells])
-    return Table(["independent residuals", "in 80 %", "in 95 %"], rows)
 
 
 if __name__ == "__main__":
