@@ -12,7 +12,7 @@ from scipy import stats
 
 from parallelrnn import Forecaster
 from parallelrnn.errors import ArgumentError, InputWarning, TableError
-from parallelrnn.forecast.conformal import LEVELS, Calibration, window_residuals
+from parallelrnn.forecast.conformal import LEVELS, Calibration, expected_sizes, window_residuals
 from parallelrnn.forecast.state import order_quantiles
 from parallelrnn.forecast.windows import Batch
 from tests.forecast.small import make_dataset, make_series
@@ -236,3 +236,28 @@ def test_a_crash_widens_intervals_of_logarithms_to_both_sides_alike() -> None:
         low, high = (forecast["yhat"] - forecast[f"yhat-lo-{level}"], forecast[f"yhat-hi-{level}"] - forecast["yhat"])
         np.testing.assert_allclose(low, np.minimum(high, forecast["yhat"]), rtol=1e-6)
     assert (forecast["yhat-lo-98"] < 0.5 * forecast["yhat"]).any()
+
+
+def test_sizes_of_errors_are_regressed_on_errors_and_changes() -> None:
+    random = np.random.default_rng(0)
+    logs = random.normal(size=(2, 2, 500, 2))  # now and before, errors and changes
+    followed = 0.3 * logs[0, 0] + 0.6 * logs[0, 1] + 0.2 + 0.1 * random.normal(size=(500, 2))
+    followed[::7] = np.nan
+    got = expected_sizes(torch.from_numpy(np.exp(logs)), torch.from_numpy(np.exp(followed))).log().numpy()
+    known = np.isfinite(followed[:, 0])
+    design = np.column_stack([np.ones(500), *logs[0, :, :, 0]])
+    effects = np.linalg.lstsq(design[known], followed[known, 0], rcond=None)[0]
+    for part in range(2):
+        wanted = np.column_stack([np.ones(500), *logs[part, :, :, 0]]) @ effects
+        shift = got[part, :, 0] - wanted  # residuals are relative, so that one factor for all does not matter
+        np.testing.assert_allclose(shift, np.full(500, shift.mean()), atol=0.05)  # 5 prior series of 500
+
+
+def test_errors_of_one_series_are_expected_to_stay_as_they_are() -> None:
+    predictors = torch.tensor([[[3.0], [0.2]], [[5.0], [7.0]]])[..., None]
+    assert torch.allclose(expected_sizes(predictors, torch.tensor([[40.0]])), torch.tensor([[[3.0]], [[5.0]]]))
+
+
+def test_sizes_of_errors_without_anything_that_followed_stay_as_they_are() -> None:
+    predictors = torch.tensor([[[3.0, 1.0], [0.2, 4.0]]] * 2)[..., None]
+    assert torch.allclose(expected_sizes(predictors, torch.tensor([[torch.nan], [0.0]])), predictors[:, 0])

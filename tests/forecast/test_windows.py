@@ -119,3 +119,14 @@ def test_without_a_validation_part_training_windows_validate() -> None:
     with warns(InputWarning, "calibrated"):
         split = split_windows(make_dataset(10, 4, make_series(np.arange(20))), [20])
     assert torch.equal(split.training, split.validation)
+
+
+def test_mean_changes_are_those_of_each_series_before_an_end() -> None:
+    random = np.random.default_rng(0)
+    values = [random.standard_normal((n, 1)) for n in (9, 1, 30)]
+    dataset = make_dataset(
+        LOOKBACK, HORIZON, *(make_series(own, name) for own, name in zip(values, "abc", strict=True))
+    )
+    ends = [9, 1, 12]
+    wanted = [abs(np.diff(own[:end, 0])).mean() if end > 1 else 0.0 for own, end in zip(values, ends, strict=True)]
+    np.testing.assert_allclose(dataset.mean_changes(ends)[:, 0], wanted, rtol=1e-6)

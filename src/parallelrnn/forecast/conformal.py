@@ -29,6 +29,7 @@ _BEGINNING = 6  # steps of a series, before which its errors are not typical
 _MAX_TYPICAL = 64  # windows of a series that tell how large its errors are
 _TOGETHER = 4096  # windows, at least, that are forecast together
 _LEAST_SIZE = 0.05  # of the errors of a series, relative to the median of the panel
+_PRIOR_SERIES = 5.0  # whose logarithms of errors vary by one, to outweigh that errors stay as they are
 _FEW = 20  # pooled residuals at a step ahead, that say too little by themselves
 _MOST_LARGER = 5.0  # times errors before, that those since then are taken to be where they are few
 _FARTHEST = 4.0  # times what holds 80 % of pooled residuals: no residual is farther
@@ -155,16 +156,15 @@ class Calibration:
 def calibrate(network: nn.Module, dataset: WindowDataset, median_index: int, first: Sequence[int]) -> Calibration:
     """Calibrate on the recent residuals of each series, which best tell how far off the next forecast will be.
 
-    Series with few of them share those of all, relative to the size of each one's errors before. Intervals are relative
-    to the size of errors up to now, since errors that have grown go on growing. The last row is for new series.
+    Series with few of them share those of all, relative to the size that each one's errors and changes before let
+    expect. Intervals are relative to what those up to now let expect, since errors that have grown go on growing. The
+    last row is for new series.
     """
-    residuals = calibration_residuals(network, dataset, median_index, first)
+    residuals, ends = calibration_residuals(network, dataset, median_index, first), dataset.lengths.tolist()
     earlier = _earlier_residuals(network, dataset, median_index, first)
-    latest = _sizes(_earlier_residuals(network, dataset, median_index, dataset.lengths.tolist()))
-    before = _sizes(earlier)
-    before, latest = before.where(~before.isnan(), latest), latest.where(~latest.isnan(), before)
-    middle = before.nanmedian(0).values.nan_to_num(1.0).clamp(min=_ROUNDING)
-    before, latest = (torch.maximum(own.where(~own.isnan(), middle), _LEAST_SIZE * middle) for own in (before, latest))
+    errors = _positive(_sizes(earlier), _sizes(_earlier_residuals(network, dataset, median_index, ends)))
+    changes = _positive(dataset.mean_changes(first), dataset.mean_changes(ends))
+    before, latest = expected_sizes(torch.stack([errors, changes], 1), _sizes(residuals))
     alone = [index for index, own in enumerate(residuals) if are_enough(own)]
     pooled = _pooled(residuals, earlier, before, recent_windows(dataset.horizon))
     shared = Calibration.of([*(residuals[index] for index in alone), pooled], [*[True] * len(alone), False])
@@ -172,6 +172,32 @@ def calibrate(network: nn.Module, dataset: WindowDataset, median_index: int, fir
     scale = torch.cat([latest, latest.median(0).values[None]])
     row[alone], scale[alone], changed[alone] = shared.row[:-1], 1.0, shared.changed[:-1]
     return replace(shared, row=row, scale=scale, changed=changed)
+
+
+def _positive(before: Tensor, latest: Tensor) -> Tensor:
+    """Return sizes (2, series, C) before and now, without gaps and none far below the median of the panel."""
+    sizes = torch.stack([before.where(~before.isnan(), latest), latest.where(~latest.isnan(), before)])
+    middle = sizes[0].nanmedian(0).values.nan_to_num(1.0).clamp(min=_ROUNDING)
+    return torch.maximum(sizes.where(~sizes.isnan(), middle), _LEAST_SIZE * middle)
+
+
+def expected_sizes(predictors: Tensor, sizes: Tensor) -> Tensor:
+    """Return the sizes (2, series, C) of errors to expect by `predictors` (2, 2, series, C), before and now.
+
+    These are each series' errors and changes. The few errors of a short series tell little about its next ones, and
+    its changes tell more: how much, is told by a regression of the `sizes` (series, C) that followed in the whole
+    panel, of logarithms. Where the panel is small, errors are expected to stay as they are.
+    """
+    logs, is_known = predictors.double().log(), (sizes > 0).double()  # not where nothing followed
+    followed = sizes.double().log().where(is_known > 0, 0.0)
+    count = is_known.sum(0).clamp(min=1)
+    middle = (is_known * logs[0]).sum(1) / count  # (2, C)
+    away = is_known * (logs[0] - middle[:, None])
+    squares = torch.einsum("isc,jsc->cij", away, away) + _PRIOR_SERIES * torch.eye(2, dtype=torch.float64)
+    products = torch.einsum("isc,sc->ci", away, followed - is_known * (followed.sum(0) / count))
+    slopes = torch.linalg.solve(squares, products + _PRIOR_SERIES * torch.tensor([1.0, 0.0], dtype=torch.float64))
+    expected = middle[0] + torch.einsum("ci,tisc->tsc", slopes, logs - middle[:, None])
+    return expected.exp().to(sizes)
 
 
 def _pooled(residuals: Sequence[Tensor], earlier: Sequence[Tensor], sizes: Tensor, most: int) -> Tensor:

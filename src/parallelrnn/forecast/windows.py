@@ -207,6 +207,12 @@ class WindowDataset:
         """The windows at the ends of all series."""
         return torch.stack([torch.arange(len(self.series)), self.lengths], -1)
 
+    def mean_changes(self, ends: Sequence[int]) -> Tensor:
+        """Return the mean absolute changes (series, C) from step to step before `ends`, at the scale of the network."""
+        total = nn.functional.pad(self._values.double().diff(dim=0).abs().cumsum(0), (0, 0, 1, 0))
+        first, steps = self._starts + self.lookback, (torch.tensor(ends) - 1).clamp(min=0)
+        return ((total[first + steps] - total[first]) / steps.clamp(min=1)[:, None]).float()
+
     def origins(self, windows: Tensor) -> NDArray[np.int64]:
         """Return the index of the series of each window, and the grid position where its future begins, (N, 2)."""
         origins: NDArray[np.int64] = windows.numpy().copy()
