@@ -25,7 +25,7 @@ from parallelrnn.kernels import Weights, recurrence
 from parallelrnn.nn import ParaRNN
 
 PARTS = ("level", "damped trend", "trend", "season")
-DAMPINGS = (0.9, 1.0)  # of the slopes of the two kinds of trends
+DAMPINGS = (0.8, 1.0)  # of the slopes of the two kinds of trends
 _ALPHAS, _BETAS, _GAMMAS = (0.1, 0.3, 0.6, 1.0), (0.05, 0.2), (0.0, 0.1, 0.3)
 MAX_PERIOD = 12  # steps of a season that is smoothed; the network knows longer ones
 _BEGINNING = 6  # steps that a level and a slope begin with, which no model is judged by
@@ -37,7 +37,7 @@ _HISTORY = (
     300  # steps by which models are judged, and before the first state that is asked for: what was earlier is lost
 )
 _SETTLED = 100  # steps of these after which what models began with matters little
-_SHARPNESS, _PANEL_SHARPNESS = 10.0, 60.0  # how fast weights fall with the logarithm of errors: own, and of the panel
+_SHARPNESS, _PANEL_SHARPNESS = 10.0, 120.0  # how fast weights fall with the logarithm of errors: own, and of the panel
 _FULL_COUNT, _MAX_COUNT = 50.0, 800.0  # errors at which weights are as sharp as this, and beyond which no sharper
 _SAMPLED, _KEPT = 250, 16  # series that choose the models of larger panels, and how many
 _PANEL_DOUBT = 10.0  # series that the opinion of the panel counts less by
