@@ -15,10 +15,11 @@ import torch
 
 from parallelrnn import Forecaster
 from parallelrnn.classical import EtsCoefficients
-from parallelrnn.errors import ArgumentError, InputWarning
+from parallelrnn.errors import ArgumentError, InputWarning, TableError
 from parallelrnn.forecast.data import Array, Series
 from parallelrnn.forecast.local import PARTS, Bank, model_weights, run_local, season_of, weigh
 from tests.classical.test_smoothing import one_step
+from tests.support import raises
 
 MONTHS = 12
 
@@ -307,3 +308,34 @@ def test_logarithms_of_values_that_have_none_are_warned_of() -> None:
     table = pd.DataFrame({"ds": range(40), "y": np.arange(40.0)})
     with pytest.warns(InputWarning, match="not read as logarithms"):
         Forecaster(3, transform="log", progress=False).fit(table)
+
+
+def short_series(count: int, steps: int) -> pd.DataFrame:
+    random = np.random.default_rng(0)
+    values = 100 + random.standard_normal((count, steps)).cumsum(1)
+    times = pd.date_range("2020-01-01", periods=steps, freq="MS")
+    return pd.concat([pd.DataFrame({"unique_id": f"s{i}", "ds": times, "y": own}) for i, own in enumerate(values)])
+
+
+@pytest.mark.filterwarnings("ignore::parallelrnn.errors.InputWarning")
+@pytest.mark.parametrize("count", [1, 4])
+def test_series_shorter_than_the_horizon_are_forecast_with_intervals_that_grow(count: int) -> None:
+    forecast = Forecaster(horizon=12).fit(short_series(count, 6), freq="MS").predict(level=[80])
+    assert len(forecast) == 12 * count
+    widths = (forecast["yhat-hi-80"] - forecast["yhat-lo-80"]).to_numpy().reshape(count, 12)
+    assert np.isfinite(widths).all()
+    assert (widths > 0.1).all()
+    assert (widths[:, 11] > 1.4 * widths[:, 5]).all()  # at least as a random walk makes errors grow
+
+
+@pytest.mark.parametrize(("models", "steps"), [("auto", 3), ("network", 6)])
+def test_series_too_short_to_say_anything_are_rejected(models: str, steps: int) -> None:
+    with raises(TableError, "horizon of 12", f"{steps} observed values"):
+        Forecaster(horizon=12, models=models).fit(short_series(1, steps), freq="MS")
+
+
+@pytest.mark.parametrize(("freq", "trains"), [("MS", False), ("W-MON", True)])
+def test_a_network_is_not_trained_for_a_series_whose_season_local_models_know(freq: str, trains: bool) -> None:
+    forecaster = Forecaster(horizon=6, max_epochs=1).fit(frame({"a": sales(0, 150)}, freq), freq=freq)
+    assert forecaster._state is not None
+    assert bool(forecaster._state.history) == trains

@@ -211,11 +211,22 @@ def _pooled(residuals: Sequence[Tensor], earlier: Sequence[Tensor], sizes: Tenso
     if int((~pooled.isnan()).sum(0).min()) < _FEW and len(before):
         since = pooled.abs().nanmedian() / before.abs().nanmedian().clamp(min=_ROUNDING)
         pooled = torch.cat([pooled, before * since.nan_to_num(1.0).clamp(1.0, _MOST_LARGER)])
+    pooled = _continued(pooled)
     if len(pooled) > most:  # at random, since windows of a series that lack their last steps come at regular places
         pooled = pooled[torch.randperm(len(pooled), generator=torch.Generator().manual_seed(0))[:most]]
     # A series whose errors have grown out of all proportion says nothing about others.
     limit = _FARTHEST * pooled.abs().nanquantile(0.8, 0) if len(pooled) else pooled.new_zeros(pooled.shape[1:])
     return pooled.clamp(-limit, limit)
+
+
+def _continued(residuals: Tensor) -> Tensor:
+    """Return residuals (N, H, C), those of steps that no series is long enough for as a random walk makes them grow."""
+    known = torch.nonzero((~residuals.isnan()).any(0).all(-1))
+    if not len(known) or known[-1] == residuals.shape[1] - 1:
+        return residuals
+    last = int(known[-1])
+    growth = (torch.arange(last + 2, residuals.shape[1] + 1) / (last + 1)).sqrt().to(residuals)
+    return torch.cat([residuals[:, : last + 1], residuals[:, last : last + 1] * growth[:, None]], 1)
 
 
 def _earlier_residuals(

@@ -15,7 +15,7 @@ from parallelrnn.errors import ArgumentError, TableError, check_integer
 from parallelrnn.forecast.conformal import calibrate
 from parallelrnn.forecast.data import Array, Panel, Series, warn_user
 from parallelrnn.forecast.initialization import initial_network
-from parallelrnn.forecast.local import LocalModels, choose_bank, run_local, season_of, weigh
+from parallelrnn.forecast.local import MAX_PERIOD, Bank, LocalModels, choose_bank, run_local, season_of, weigh
 from parallelrnn.forecast.model import Network
 from parallelrnn.forecast.seasonality import calendar_periods, fit_scaler
 from parallelrnn.forecast.state import ForecasterState
@@ -38,6 +38,7 @@ _VALIDATION_PART = 5  # a fifth of a series validates
 _PRUNING_TOLERANCES = (0.03, 0.005)
 _LOGS = {"auto": None, "log": True, None: False}  # by transform
 _MANY_STEPS, _LONG_SERIES = 20_000, 120  # of all series, or of one, that a network takes to add anything
+_STEPS_OF_KNOWN_SEASON = 1000  # of all series, that it takes besides where local models know the seasons
 _SHARES = tuple(n / 10 for n in range(11))  # of the network in forecasts
 _MAX_SHARED = 20_000  # windows that shares are compared on
 _DOUBT = 0.2  # of its error, by which a network alone has to be better if it was compared over one horizon
@@ -89,17 +90,21 @@ def fit_panel(
         _warn_missing_cycles(panel.series, steps, scalers, periods)
     covariates = CovariateScaler.fit(panel.series, steps)
     dataset = WindowDataset(panel.series, scalers, covariates, lookback, options.horizon)
-    split = split_windows(dataset, steps)
+    trains = not uses_local or checkpoint is not None or _is_worth_training(options, panel, dataset, periods)
+    split = split_windows(dataset, steps, None if trains else bank)
     history: tuple[dict[str, float], ...] = ()
     with fork_rng(options.random_state, options.accelerator):
         network = initial_network(options, panel, dataset, split.training, periods, covariates, steps)
-        if not uses_local or checkpoint is not None or _is_worth_training(options, panel, dataset):
+        if trains:
             network, history = _train(options, network, dataset, split, checkpoint)
     local: LocalModels | None = None
     if uses_local:
         tables = [scaler.with_cycles(series) for scaler, series in zip(scalers, panel.series, strict=True)]
         known = [max(0, own - options.horizon) for own in split.first]  # also errors before the validation part
-        with_local = dataset.with_local(run_local(bank, tables, steps, weights, known))
+        states = run_local(bank, tables, steps, weights, known)
+        if not trains and steps == lengths:  # what models begin with says nothing about their errors
+            states = [own[begin - 1 :] for own, begin in zip(states, split.first, strict=True)]
+        with_local = dataset.with_local(states)
         hidden = np.median([n - own for n, own in zip(lengths, steps, strict=True)])
         turns = max(1.0, float(hidden) / options.horizon)
         share = _network_share(network, with_local, split.validation, bank.period, turns) if history else 0.0
@@ -133,13 +138,15 @@ def fit_panel(
     )
 
 
-def _is_worth_training(options: Forecaster, panel: Panel, dataset: WindowDataset) -> bool:
+def _is_worth_training(options: Forecaster, panel: Panel, dataset: WindowDataset, periods: Sequence[float]) -> bool:
     """Return whether a network was asked for, or there are enough data for one to add anything to local models."""
     if options.models != "auto":
         return options.models == "both"
     if options.cell != "linear" or panel.columns.past or panel.columns.static:
         return True
-    return int(dataset.lengths.sum()) >= _MANY_STEPS or int(dataset.lengths.max()) >= _LONG_SERIES
+    total, longest = int(dataset.lengths.sum()), int(dataset.lengths.max())
+    needed = _STEPS_OF_KNOWN_SEASON if 1 < max(periods, default=1) <= MAX_PERIOD else 0
+    return total >= _MANY_STEPS or (longest >= _LONG_SERIES and total >= needed)
 
 
 @torch.no_grad()
@@ -286,12 +293,19 @@ def _validation_steps(length: int, horizon: int, val_size: int | None) -> int:
     return wanted if length - wanted > horizon + 1 else 0
 
 
-def split_windows(dataset: WindowDataset, steps: list[int]) -> Split:
-    """Split windows into those whose futures lie in the first `steps` of each series, and those whose lie after."""
+def split_windows(dataset: WindowDataset, steps: list[int], bank: Bank | None = None) -> Split:
+    """Split windows into those whose futures lie in the first `steps` of each series, and those whose lie after.
+
+    Where there are none of the latter, the models of a `bank` make do with the first steps of futures, all of which
+    they forecast from what they did not begin with.
+    """
     lookback, horizon, ends = dataset.lookback, dataset.horizon, dataset.lengths.tolist()
     # Windows of long series are full; series that are too short for one begin within it.
     first = [lookback if n >= lookback + horizon else min(2, max(1, n - horizon)) for n in steps]
     training = dataset.with_target(dataset.windows(first, [n - horizon + 1 for n in steps]))
+    if bank is not None and steps == ends:
+        first = [bank.beginning(n) for n in steps]
+        training = dataset.with_target(dataset.windows(first, ends))
     if not len(training):
         longest = max(dataset.series, key=len)
         observed = int(longest.observed.any(axis=1).sum())
