@@ -191,7 +191,7 @@ def _train(
     for candidate in pruned_networks(network, dataset.batch(_thinned(split.validation)), shared_loss):
         left = None if config.max_time is None else max(1e-9, config.max_time - seconds)
         rate = config.learning_rate * config.schedule.epoch_factor(()) ** 2  # that of the third epoch
-        finish = replace(config, learning_rate=rate, max_epochs=2, max_time=left)
+        finish = replace(config, learning_rate=rate, max_epochs=1, max_time=left)
         trainer = Trainer(candidate, *data, finish, seed, fabric)
         candidate = trainer.run()
         seconds += trainer.progress.seconds
