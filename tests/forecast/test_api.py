@@ -278,7 +278,7 @@ def test_arguments_of_the_wrong_type(argument: str, value: Any) -> None:
 
 def test_series_that_are_too_short_are_rejected(df: pd.DataFrame) -> None:
     with raises(TableError, "12 steps", "'a'", "horizon="):
-        quick().fit(df.groupby("unique_id").head(12))
+        quick(lookback=24).fit(df.groupby("unique_id").head(3))
     with raises(ArgumentError, "12", argument="val_size", got=5):
         quick().fit(df, val_size=5)
     with raises(ArgumentError, "400", argument="val_size", got=400):

@@ -314,9 +314,10 @@ def split_windows(dataset: WindowDataset, steps: list[int], bank: Bank | None = 
         raise TableError(f"no series has enough values to train for a horizon of {horizon} steps: {most}", hint=hint)
     validation = dataset.with_target(dataset.windows(steps, [end - horizon + 1 for end in ends]))
     if not len(validation):
-        warn_user(
-            "no series is long enough for a validation part, or its values are missing there: training does not stop "
-            "early, and intervals are calibrated on training data, so they are too narrow"
-        )
+        consequence = "training does not stop early, and intervals are calibrated on training data"
+        if bank is not None:
+            consequence = "intervals are calibrated on the values that local models were chosen by"
+        problem = "no series is long enough for a validation part, or its values are missing there"
+        warn_user(f"{problem}: {consequence}, so they are too narrow")
         return Split(training, training, first)
     return Split(training, validation, list(steps))
