@@ -244,6 +244,7 @@ def test_words_follow_the_evidence() -> None:
     assert "signs of" in said(0.3, 0.01, 0.9)
     assert "movement" not in said(0.5, 0.4, 0.6)  # forecasts of one step do not move
     assert "more is possible" in said(0.8, 0.7, 0.9)
+    assert "more is possible" not in said(0.6, 0.54, 0.7)  # by so little that it may be chance
 
 
 def test_harmonics_belong_to_their_cycle() -> None:

@@ -23,6 +23,7 @@ EVIDENCE = ("strong", "small", "weak")
 _STRONG_SHARE = 0.05  # of the series, that a strong finding explains at least
 _SURE = 1 / 3  # the lower limit of a share over the share itself, from which on it is known
 _LITTLE = 0.1  # of the variation of a series: forecasts that explain less move little
+_SMALL_GAP = 0.05  # of the variation, that forecasts may explain less than findings without a word
 # What is said of a series, by the evidence.
 _SENTENCES = {
     "strong": "The data show {what}. It accounts for an estimated {series} of the series' variation {ahead}{shape}.",
@@ -136,7 +137,7 @@ class Findings(Sequence[Finding]):
             key = "little" if self.explained < _LITTLE else "much"
             explained = "nothing" if self.explained < 0.005 else f"{100 * self.explained:.0f} %"
             texts.append(_SENTENCES[key].format(these=these, explained=explained, ahead=ahead))
-            if self.rows and self.explained < sum(row.share_series.low for row in self.rows):
+            if self.rows and self.explained + _SMALL_GAP < sum(row.share_series.low for row in self.rows):
                 texts[0] += " " + _SENTENCES["missed"]
         if not self.rows and self.rest != "unknown":
             texts.append(_SENTENCES["none"])
