@@ -154,6 +154,18 @@ def test_weights_of_a_dense_layer_are_pointed_to_from_torch(cls: Any) -> None:
     torch.testing.assert_close(from_torch(dense)(torch.ones(5, 4, 3))[0], dense(torch.ones(5, 4, 3))[0])
 
 
+@LAYERS
+def test_weights_of_a_layer_with_an_aggregate_are_not_loaded_without_a_word(cls: Any) -> None:
+    """Into one without, which is the default: it would compute something else."""
+    saved, models = cls(3, 8, aggregate="linear"), [cls(3, 8), nn.Sequential(cls(3, 8))]
+    for model, prefix in zip(models, ("", "0."), strict=True):
+        weights = {f"{prefix}{name}": weight for name, weight in saved.state_dict().items()}
+        with pytest.raises(RuntimeError, match=r"Unexpected.*aggregate\.weight"):
+            model.load_state_dict(weights)
+        assert len(model.load_state_dict(weights, strict=False).unexpected_keys) == 2
+    cls(3, 8, aggregate="linear").load_state_dict(saved.state_dict())
+
+
 def fill_slice(module: Any) -> None:
     module.bias_ih_l0.data[module.hidden_size : 2 * module.hidden_size].fill_(1)
 

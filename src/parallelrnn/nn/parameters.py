@@ -97,7 +97,10 @@ class BlockRecurrent(nn.Module):
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *arguments: Any) -> None:
         """Load parameters; if they are those of a dense layer, say how to use them."""
-        *_, error_messages = arguments
+        *_, unexpected, error_messages = arguments
+        if self._modules.get("aggregate", self) is None:
+            # The name is there, of no module: torch would drop the weights of an aggregate without a word.
+            unexpected += [key for key in state_dict if key.startswith(f"{prefix}aggregate.")]
         before = len(error_messages)
         super()._load_from_state_dict(state_dict, prefix, *arguments)
         suffix = weight_suffixes(self)[0][2]
