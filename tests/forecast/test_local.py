@@ -328,6 +328,19 @@ def test_series_shorter_than_the_horizon_are_forecast_with_intervals_that_grow(c
     assert (widths[:, 11] > 1.4 * widths[:, 5]).all()  # at least as a random walk makes errors grow
 
 
+@pytest.mark.filterwarnings("ignore::parallelrnn.errors.InputWarning")
+def test_intervals_do_not_rest_on_seasons_that_were_read_off_the_values_they_are_calibrated_on() -> None:
+    """Where nothing validates, models still begin with the first values alone."""
+    random, known, horizon = np.random.default_rng(0), 26, 18
+    seasons = np.resize(random.normal(0, 5, (60, MONTHS)).T, (known + horizon, 60)).T
+    values = 100 + seasons + random.normal(0, 0.3, seasons.shape).cumsum(1)
+    table = frame({index: own[:known] for index, own in enumerate(values)})
+    forecast = Forecaster(horizon, progress=False).fit(table).predict(level=[80])
+    low, high = (forecast[f"yhat-{side}-80"].to_numpy().reshape(60, horizon) for side in ("lo", "hi"))
+    # 0.88, with a standard error of 0.03 over series. With seasons read off all values it was 0.73.
+    assert ((low <= values[:, known:]) & (values[:, known:] <= high)).mean() > 0.8
+
+
 @pytest.mark.parametrize(("models", "steps"), [("auto", 3), ("network", 6)])
 def test_series_too_short_to_say_anything_are_rejected(models: str, steps: int) -> None:
     with raises(TableError, "horizon of 12", f"{steps} observed values"):

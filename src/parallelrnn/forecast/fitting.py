@@ -101,8 +101,9 @@ def fit_panel(
     if uses_local:
         tables = [scaler.with_cycles(series) for scaler, series in zip(scalers, panel.series, strict=True)]
         known = [max(0, own - options.horizon) for own in split.first]  # also errors before the validation part
-        states = run_local(bank, tables, steps, weights, known)
-        if not trains and steps == lengths:  # what models begin with says nothing about their errors
+        nothing_validates = not trains and steps == lengths
+        states = run_local(bank, tables, split.first if nothing_validates else steps, weights, known)
+        if nothing_validates:  # what models begin with says nothing about their errors
             states = [own[begin - 1 :] for own, begin in zip(states, split.first, strict=True)]
         with_local = dataset.with_local(states)
         hidden = np.median([n - own for n, own in zip(lengths, steps, strict=True)])
