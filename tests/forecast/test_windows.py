@@ -128,5 +128,5 @@ def test_mean_changes_are_those_of_each_series_before_an_end() -> None:
         LOOKBACK, HORIZON, *(make_series(own, name) for own, name in zip(values, "abc", strict=True))
     )
     ends = [9, 1, 12]
-    wanted = [abs(np.diff(own[:end, 0])).mean() if end > 1 else 0.0 for own, end in zip(values, ends, strict=True)]
+    wanted = [abs(np.diff(own[:end, 0])).mean() if end > 1 else np.nan for own, end in zip(values, ends, strict=True)]
     np.testing.assert_allclose(dataset.mean_changes(ends)[:, 0], wanted, rtol=1e-6)

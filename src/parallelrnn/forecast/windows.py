@@ -208,10 +208,13 @@ class WindowDataset:
         return torch.stack([torch.arange(len(self.series)), self.lengths], -1)
 
     def mean_changes(self, ends: Sequence[int]) -> Tensor:
-        """Return the mean absolute changes (series, C) from step to step before `ends`, at the scale of the network."""
+        """Return the mean absolute changes (series, C) from step to step before `ends`, at the scale of the network.
+
+        NaN where a single value has none.
+        """
         total = nn.functional.pad(self._values.double().diff(dim=0).abs().cumsum(0), (0, 0, 1, 0))
         first, steps = self._starts + self.lookback, (torch.tensor(ends) - 1).clamp(min=0)
-        return ((total[first + steps] - total[first]) / steps.clamp(min=1)[:, None]).float()
+        return ((total[first + steps] - total[first]) / steps[:, None]).float()
 
     def origins(self, windows: Tensor) -> NDArray[np.int64]:
         """Return the index of the series of each window, and the grid position where its future begins, (N, 2)."""
