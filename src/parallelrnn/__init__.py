@@ -71,8 +71,15 @@ _EXTRAS = {  # the packages of each that these import
     "forecast": ("lightning_fabric", "narwhals", "pandas", "rich", "safetensors"),
     "sequences": ("lightning_fabric", "rich", "safetensors", "sklearn"),
 }
+
+
+def _is_installed(package: str) -> bool:
+    # What stands in sys.modules may have no spec, which find_spec raises at; None stands for what cannot be imported.
+    return sys.modules.get(package) is not None or find_spec(package) is not None
+
+
 for _name, (_, _extra) in _ESTIMATORS.items():
-    if not all(map(find_spec, _EXTRAS[_extra])):
+    if not all(map(_is_installed, _EXTRAS[_extra])):
         __all__.remove(_name)  # what cannot be imported here is not part of `import *`
 
 

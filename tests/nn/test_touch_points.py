@@ -519,6 +519,12 @@ def test_everything_is_imported_where_extras_are_missing() -> None:
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
+def test_is_imported_beside_a_package_without_a_spec() -> None:
+    """Such as a stand-in that somebody's tests have put into sys.modules."""
+    program = "import sys, types; sys.modules['pandas'] = types.ModuleType('pandas'); import parallelrnn"
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
 def test_swapping_the_layers_of_a_model() -> None:
     model = nn.ModuleDict(
         {
