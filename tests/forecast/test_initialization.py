@@ -3,8 +3,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
+from parallelrnn import Forecaster
 from parallelrnn.forecast.initialization import strongest_periods
 
 TIME = np.arange(2000)
@@ -47,3 +49,12 @@ def test_waves_that_are_too_long_are_left_out() -> None:
 def test_a_trend_is_no_wave_and_all_series_count() -> None:
     assert frequencies([waves(30.0) + 0.1 * TIME[:, None]], 1) == near(30)
     assert frequencies([waves(30.0), np.hstack([waves(12.0), waves(12.0)])], 2) == near(12, 30)
+
+
+@pytest.mark.parametrize(("hidden_size", "ungated"), [(2, 0), (6, 2), (8, 4)])
+def test_a_gate_cuts_no_wave_in_two(hidden_size: int, ungated: int) -> None:
+    options: dict[str, Any] = {"lookback": 24, "gate": True, "models": "network", "max_epochs": 1, "progress": False}
+    forecaster = Forecaster(6, hidden_size=hidden_size, **options)
+    forecaster.fit(pd.DataFrame({"ds": range(200), "y": waves(24.0)[:200, 0]}))
+    assert forecaster._state is not None
+    assert forecaster._state.network.config.ungated == ungated

@@ -50,7 +50,7 @@ def initial_network(
             normalize=_normalization(dataset) if options.normalize == "auto" else options.normalize,
             segment=options.segment or default_segment(options.cell, lookback, periods),
             gate=_is_gated(dataset, training) if options.gate is None else options.gate,
-            ungated=options.hidden_size // 2,
+            ungated=options.hidden_size // 2 // options.block_size * options.block_size,  # whole waves
             channels=dataset.channels,
             past=len(panel.columns.past),
             future=len(panel.columns.future),
