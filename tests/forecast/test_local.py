@@ -347,8 +347,12 @@ def test_series_too_short_to_say_anything_are_rejected(models: str, steps: int) 
         Forecaster(horizon=12, models=models).fit(short_series(1, steps), freq="MS")
 
 
-@pytest.mark.parametrize(("freq", "trains"), [("MS", False), ("W-MON", True)])
-def test_a_network_is_not_trained_for_a_series_whose_season_local_models_know(freq: str, trains: bool) -> None:
-    forecaster = Forecaster(horizon=6, max_epochs=1).fit(frame({"a": sales(0, 150)}, freq), freq=freq)
+@pytest.mark.parametrize(
+    ("freq", "cycles", "trains"), [("MS", "calendar", False), ("MS", [6.5], True), ("W-MON", "calendar", True)]
+)
+def test_a_network_is_not_trained_for_a_series_whose_season_local_models_know(
+    freq: str, cycles: Any, trains: bool
+) -> None:
+    forecaster = Forecaster(horizon=6, max_epochs=1, cycles=cycles).fit(frame({"a": sales(0, 150)}, freq), freq=freq)
     assert forecaster._state is not None
     assert bool(forecaster._state.history) == trains

@@ -15,7 +15,7 @@ from parallelrnn.errors import ArgumentError, TableError, check_integer
 from parallelrnn.forecast.conformal import calibrate
 from parallelrnn.forecast.data import Array, Panel, Series, warn_user
 from parallelrnn.forecast.initialization import initial_network
-from parallelrnn.forecast.local import MAX_PERIOD, Bank, LocalModels, choose_bank, run_local, season_of, weigh
+from parallelrnn.forecast.local import Bank, LocalModels, choose_bank, run_local, season_of, weigh
 from parallelrnn.forecast.model import Network
 from parallelrnn.forecast.seasonality import calendar_periods, fit_scaler
 from parallelrnn.forecast.state import ForecasterState
@@ -146,7 +146,7 @@ def _is_worth_training(options: Forecaster, panel: Panel, dataset: WindowDataset
     if options.cell != "linear" or panel.columns.past or panel.columns.static:
         return True
     total, longest = int(dataset.lengths.sum()), int(dataset.lengths.max())
-    needed = _STEPS_OF_KNOWN_SEASON if 1 < max(periods, default=1) <= MAX_PERIOD else 0
+    needed = _STEPS_OF_KNOWN_SEASON if season_of(periods) == max(periods, default=0) else 0
     return total >= _MANY_STEPS or (longest >= _LONG_SERIES and total >= needed)
 
 
