@@ -12,7 +12,7 @@ from scipy import stats
 
 from parallelrnn import Forecaster
 from parallelrnn.errors import ArgumentError, InputWarning, TableError
-from parallelrnn.forecast.conformal import LEVELS, Calibration, expected_sizes, window_residuals
+from parallelrnn.forecast.conformal import LEVELS, Calibration, continued, expected_sizes, window_residuals
 from parallelrnn.forecast.state import order_quantiles
 from parallelrnn.forecast.windows import Batch
 from tests.forecast.small import make_dataset, make_series
@@ -261,3 +261,13 @@ def test_errors_of_one_series_are_expected_to_stay_as_they_are() -> None:
 def test_sizes_of_errors_without_anything_that_followed_stay_as_they_are() -> None:
     predictors = torch.tensor([[[3.0, 1.0], [0.2, 4.0]]] * 2)[..., None]
     assert torch.allclose(expected_sizes(predictors, torch.tensor([[torch.nan], [0.0]])), predictors[:, 0])
+
+
+def test_errors_grow_like_those_of_a_random_walk_where_no_series_reaches() -> None:
+    nan = math.nan
+    residuals = torch.tensor([[[1.0, 1.0], [2.0, nan], [nan, nan], [nan, nan]], [[3.0, nan]] + [[nan, nan]] * 3])
+    grown = continued(residuals)
+    torch.testing.assert_close(grown[0, :, 0], torch.tensor([1.0, 2.0, 2.0 * 1.5**0.5, 2.0 * 2**0.5]))
+    torch.testing.assert_close(grown[0, :, 1], torch.tensor([1.0, 2**0.5, 3**0.5, 2.0]))  # each target from its own
+    assert grown[1, :, 0].isnan().tolist() == [False, True, True, True]
+    assert continued(torch.full((2, 3, 1), nan)).isnan().all()

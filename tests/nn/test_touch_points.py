@@ -519,6 +519,16 @@ def test_everything_is_imported_where_extras_are_missing() -> None:
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
+def test_swap_leaves_layers_that_share_weights() -> None:
+    model = nn.ModuleDict({"first": nn.GRU(3, 8), "second": nn.GRU(3, 8), "other": nn.GRU(3, 8)})
+    model["second"].weight_hh_l0 = model["first"].weight_hh_l0
+    swaps = {row.name: row for row in swap(model)}
+    assert "shares weights" in swaps["first"].reason
+    assert not swaps["second"].after
+    assert model["second"].weight_hh_l0 is model["first"].weight_hh_l0
+    assert isinstance(model["other"], ParaGRU)
+
+
 def test_is_imported_beside_a_package_without_a_spec() -> None:
     """Such as a stand-in that somebody's tests have put into sys.modules."""
     program = "import sys, types; sys.modules['pandas'] = types.ModuleType('pandas'); import parallelrnn"

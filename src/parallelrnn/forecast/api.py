@@ -104,10 +104,10 @@ class Forecaster:
         The most waves and decays of the decoder; with `prune`, those that contribute nothing are removed after
         training.
     gate
-        Whether half of the memory, that of fast waves, is scaled down before it sets the amplitudes: as a whole where
-        it is unusually large, and unit by unit by a gate that sees all of them. Without a gate, forecasts of the linear
-        cell are linear in the window, but for its scale. By default, there is a gate for series of 500 steps or more
-        with at least 5,000 windows.
+        Whether half of the memory is scaled down before it sets the amplitudes: as a whole where it is unusually large,
+        and unit by unit by a gate that sees all of them. With cells "linear" and "rnn" this half is that of fast waves.
+        Without a gate, forecasts of the linear cell are linear in the window, but for its scale. By default, there is a
+        gate for series of 500 steps or more with at least 5,000 windows.
     cycles
         "calendar": those hours, days, weeks and years that stand out in the series and occur at least three times in
         the training set; a list of periods in steps, which are taken as they are; or None.
@@ -126,8 +126,9 @@ class Forecaster:
         Train on these quantiles and the median, and take intervals from them. None: one forecast, with conformal
         intervals.
     models
-        "auto": local models, and a network where there are long series or many windows to learn from; "local",
-        "network" or "both". With quantiles or future covariates, the network forecasts alone.
+        "auto": local models, and a network where there are long series or many windows to learn from, and not months or
+        quarters alone, whose seasons local models know, of fewer than 1,000 steps in all; "local", "network" or "both".
+        With quantiles or future covariates, the network forecasts alone.
     transform
         "log": positive series are read as logarithms, so that trends and seasons are percentages and forecasts stay
         positive; None: as they are. "auto": what forecasts each series better. Only with local models.

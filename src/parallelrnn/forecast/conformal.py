@@ -211,7 +211,7 @@ def _pooled(residuals: Sequence[Tensor], earlier: Sequence[Tensor], sizes: Tenso
     if int((~pooled.isnan()).sum(0).min()) < _FEW and len(before):
         since = pooled.abs().nanmedian() / before.abs().nanmedian().clamp(min=_ROUNDING)
         pooled = torch.cat([pooled, before * since.nan_to_num(1.0).clamp(1.0, _MOST_LARGER)])
-    pooled = _continued(pooled)
+    pooled = continued(pooled)
     if len(pooled) > most:  # at random, since windows of a series that lack their last steps come at regular places
         pooled = pooled[torch.randperm(len(pooled), generator=torch.Generator().manual_seed(0))[:most]]
     # A series whose errors have grown out of all proportion says nothing about others.
@@ -219,14 +219,13 @@ def _pooled(residuals: Sequence[Tensor], earlier: Sequence[Tensor], sizes: Tenso
     return pooled.clamp(-limit, limit)
 
 
-def _continued(residuals: Tensor) -> Tensor:
+def continued(residuals: Tensor) -> Tensor:
     """Return residuals (N, H, C), those of steps that no series is long enough for as a random walk makes them grow."""
-    known = torch.nonzero((~residuals.isnan()).any(0).all(-1))
-    if not len(known) or known[-1] == residuals.shape[1] - 1:
-        return residuals
-    last = int(known[-1])
-    growth = (torch.arange(last + 2, residuals.shape[1] + 1) / (last + 1)).sqrt().to(residuals)
-    return torch.cat([residuals[:, : last + 1], residuals[:, last : last + 1] * growth[:, None]], 1)
+    ahead = torch.arange(1, residuals.shape[1] + 1)[:, None]
+    is_known = (~residuals.isnan()).any(0)  # (H, C)
+    last = (ahead * is_known).max(0).values  # (C,), the last step ahead that is known
+    grown = residuals[:, last - 1, torch.arange(len(last))][:, None] * (ahead / last).sqrt().to(residuals)
+    return torch.where((ahead > last) & (last > 0), grown, residuals)
 
 
 def _earlier_residuals(

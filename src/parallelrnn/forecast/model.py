@@ -100,8 +100,8 @@ class Network(nn.Module):
 
     Covariates known ahead have a linear effect, the same at all times. Recurrent blocks read the rest of the window,
     less its level, and their last state sets what the decoder continues. Before it does, the gate shrinks one half of
-    the state, that of fast waves, where its size is unusual, and may turn each of its units down, so that outliers
-    count less. The other half stays as it is, so that what lasts is not lost.
+    the state, that of fast waves if blocks are waves, where its size is unusual, and may turn each of its units down,
+    so that outliers count less. The other half stays as it is, so that what lasts is not lost.
     """
 
     decoder: WaveDecoder | LinearDecoder

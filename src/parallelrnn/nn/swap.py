@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,7 +48,8 @@ def swap(model: nn.Module, block_size: int = 2) -> Swaps:
     The new layers have the same arguments, device, dtype and mode, and weights that start anew, whatever the model had
     set: initialise them again if need be, recurrent ones with `parallelrnn.nn.initialize.per_block_`. Make optimizers
     afterwards: they hold the old weights. A `hidden_size` that `block_size` does not divide gets one larger block at
-    the end. Subclasses of the layers, and layers with hooks, parametrizations or frozen weights, are left alone.
+    the end. Subclasses of the layers, and layers with hooks, parametrizations, frozen or shared weights, are left
+    alone.
 
     Parameters
     ----------
@@ -80,8 +82,11 @@ def swap(model: nn.Module, block_size: int = 2) -> Swaps:
         if path and isinstance(module, nn.RNNBase | nn.RNNCellBase):
             paths.setdefault(module, []).append(path)
     swaps = []
+    owners = Counter(weight for module in {*model.modules()} for weight in module._parameters.values())
     for layer, its_paths in paths.items():
         reason, after, ours = _reason_to_leave(layer), "", None
+        if not reason and any(owners[weight] > 1 for weight in layer.parameters()):
+            reason = "it shares weights with another module"
         if not reason:
             sizes, reason = _block_sizes(layer, block_size)
             ours = _twin(layer, sizes)
