@@ -519,6 +519,16 @@ def test_everything_is_imported_where_extras_are_missing() -> None:
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
+def test_swap_leaves_layers_that_a_list_holds() -> None:
+    model, layer = nn.Sequential(nn.LSTM(3, 8), nn.GRU(8, 8)), nn.GRU(8, 8)
+    model.append(layer)
+    vars(model)["layers"] = [layer]
+    *swapped, left = swap(model)
+    assert all(row.after for row in swapped)
+    assert "list" in left.reason
+    assert model[2] is layer
+
+
 def test_swap_leaves_layers_that_share_weights() -> None:
     model = nn.ModuleDict({"first": nn.GRU(3, 8), "second": nn.GRU(3, 8), "other": nn.GRU(3, 8)})
     model["second"].weight_hh_l0 = model["first"].weight_hh_l0

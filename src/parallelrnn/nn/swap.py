@@ -48,8 +48,8 @@ def swap(model: nn.Module, block_size: int = 2) -> Swaps:
     The new layers have the same arguments, device, dtype and mode, and weights that start anew, whatever the model had
     set: initialise them again if need be, recurrent ones with `parallelrnn.nn.initialize.per_block_`. Make optimizers
     afterwards: they hold the old weights. A `hidden_size` that `block_size` does not divide gets one larger block at
-    the end. Subclasses of the layers, and layers with hooks, parametrizations, frozen or shared weights, are left
-    alone.
+    the end. Subclasses of the layers, and layers with hooks, parametrizations, frozen or shared weights, or that a
+    plain list or dict holds as well, are left alone.
 
     Parameters
     ----------
@@ -83,10 +83,13 @@ def swap(model: nn.Module, block_size: int = 2) -> Swaps:
             paths.setdefault(module, []).append(path)
     swaps = []
     owners = Counter(weight for module in {*model.modules()} for weight in module._parameters.values())
+    listed = _in_containers(model)
     for layer, its_paths in paths.items():
         reason, after, ours = _reason_to_leave(layer), "", None
         if not reason and any(owners[weight] > 1 for weight in layer.parameters()):
             reason = "it shares weights with another module"
+        if not reason and layer in listed:
+            reason = "a list or dict of its module holds it as well"
         if not reason:
             sizes, reason = _block_sizes(layer, block_size)
             ours = _twin(layer, sizes)
@@ -105,6 +108,17 @@ def swap(model: nn.Module, block_size: int = 2) -> Swaps:
             )
         )
     return Swaps(swaps)
+
+
+def _in_containers(model: nn.Module) -> set[nn.Module]:
+    """Return modules that plain lists, tuples and dicts of a model hold, where they would stay."""
+    found: set[nn.Module] = set()
+    for module in model.modules():
+        for name, value in vars(module).items():
+            if isinstance(value, list | tuple | dict) and name != "_modules":
+                items = value.values() if isinstance(value, dict) else value
+                found.update(item for item in items if isinstance(item, nn.Module))
+    return found
 
 
 def _reason_to_leave(layer: nn.Module) -> str:
