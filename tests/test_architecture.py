@@ -95,3 +95,30 @@ def test_a_missing_package_is_named_with_its_extra() -> None:
     message = run(f"{script}except ModuleNotFoundError as error: print(error)")
     assert "pandas" in message
     assert "parallelrnn[forecast]" in message
+
+
+def test_everything_is_imported_where_extras_are_missing() -> None:
+    """Without the packages that estimators need, `import *` imports the rest."""
+    program = """if True:
+        import sys
+        for name in ("pandas", "sklearn"):
+            sys.modules[name] = None  # as if it were not installed
+        import importlib.util
+        found = importlib.util.find_spec
+        importlib.util.find_spec = lambda name: None if name in ("pandas", "sklearn") else found(name)
+        from parallelrnn import *
+        assert ParaLSTM and swap
+        try:
+            from parallelrnn import Forecaster
+        except ImportError as error:
+            assert "parallelrnn[forecast]" in str(error), error
+        else:
+            raise AssertionError
+    """
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_is_imported_beside_a_package_without_a_spec() -> None:
+    """Such as a stand-in that somebody's tests have put into sys.modules."""
+    program = "import sys, types; sys.modules['pandas'] = types.ModuleType('pandas'); import parallelrnn"
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -19,13 +19,13 @@ from torch.nn.utils import prune
 from torch.nn.utils.rnn import pack_sequence
 
 from parallelrnn import ParaGRU, ParaGRUCell, ParaLSTM, ParaLSTMCell, ParaRNN, ParaRNNCell, from_torch, swap
-from parallelrnn.errors import ArgumentError, ArgumentTypeError
-from parallelrnn.nn import Swaps, initialize, recurrent_blocks
+from parallelrnn.errors import ArgumentError
+from parallelrnn.nn import initialize, recurrent_blocks
 from tests.support import TWINS, dense_twin, raises, touch_point
 
 LAYERS = pytest.mark.parametrize("cls", TWINS)
 ROOT = Path(__file__).parents[2]
-MODULES = ["test_touch_points", "test_torch_features", "test_torch_modules", "test_onnx"]
+MODULES = ["test_touch_points", "test_swap", "test_torch_features", "test_torch_modules", "test_onnx"]
 CELLS = pytest.mark.parametrize("cls", [ParaRNNCell, ParaLSTMCell, ParaGRUCell])
 
 
@@ -312,15 +312,6 @@ def test_layers_are_not_those_of_torch_nn(cls: Any) -> None:
     assert isinstance(cls(3, 8), nn.Module)
 
 
-@touch_point("makes its optimizer before `swap(model)`", "differs")
-def test_an_optimizer_holds_the_weights_from_before() -> None:
-    model = nn.Sequential(nn.GRU(3, 8))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    swap(model)
-    held = {id(weight) for group in optimizer.param_groups for weight in group["params"]}
-    assert not held & {id(weight) for weight in model.parameters()}
-
-
 def decorated(layer: Any) -> Any:
     return nn.utils.parametrizations.weight_norm(layer, "weight_hh_l0")
 
@@ -496,116 +487,3 @@ def test_quantization_leaves_the_recurrence_in_float32(cls: Any) -> None:
     torch.testing.assert_close(quantized(x), model(x), rtol=0, atol=0.05)
     dense = torch.ao.quantization.quantize_dynamic(Tagger(TWINS[cls]))
     assert (type(dense.layer) is TWINS[cls]) == (cls is ParaRNN)
-
-
-def test_everything_is_imported_where_extras_are_missing() -> None:
-    """Without the packages that estimators need, `import *` imports the rest."""
-    program = """if True:
-        import sys
-        for name in ("pandas", "sklearn"):
-            sys.modules[name] = None  # as if it were not installed
-        import importlib.util
-        found = importlib.util.find_spec
-        importlib.util.find_spec = lambda name: None if name in ("pandas", "sklearn") else found(name)
-        from parallelrnn import *
-        assert ParaLSTM and swap
-        try:
-            from parallelrnn import Forecaster
-        except ImportError as error:
-            assert "parallelrnn[forecast]" in str(error), error
-        else:
-            raise AssertionError
-    """
-    subprocess.run([sys.executable, "-c", program], check=True)
-
-
-def test_swap_leaves_layers_that_a_list_holds() -> None:
-    model, layer = nn.Sequential(nn.LSTM(3, 8), nn.GRU(8, 8)), nn.GRU(8, 8)
-    model.append(layer)
-    vars(model)["layers"] = [layer]
-    *swapped, left = swap(model)
-    assert all(row.after for row in swapped)
-    assert "list" in left.reason
-    assert model[2] is layer
-
-
-def test_swap_leaves_layers_that_share_weights() -> None:
-    model = nn.ModuleDict({"first": nn.GRU(3, 8), "second": nn.GRU(3, 8), "other": nn.GRU(3, 8)})
-    model["second"].weight_hh_l0 = model["first"].weight_hh_l0
-    swaps = {row.name: row for row in swap(model)}
-    assert "shares weights" in swaps["first"].reason
-    assert not swaps["second"].after
-    assert model["second"].weight_hh_l0 is model["first"].weight_hh_l0
-    assert isinstance(model["other"], ParaGRU)
-
-
-def test_is_imported_beside_a_package_without_a_spec() -> None:
-    """Such as a stand-in that somebody's tests have put into sys.modules."""
-    program = "import sys, types; sys.modules['pandas'] = types.ModuleType('pandas'); import parallelrnn"
-    subprocess.run([sys.executable, "-c", program], check=True)
-
-
-def test_swapping_the_layers_of_a_model() -> None:
-    model = nn.ModuleDict(
-        {
-            "encoder": nn.Sequential(nn.LSTM(3, 8, 2, dropout=0.5, bidirectional=True), nn.Identity()),
-            "odd": nn.GRU(3, 51, batch_first=True),
-            "cell": nn.LSTMCell(8, 6, bias=False),
-            "relu": nn.RNN(3, 4, nonlinearity="relu"),
-            "projected": nn.LSTM(3, 12, proj_size=4),
-            "map": nn.Linear(3, 3),
-        }
-    ).double()
-    model["again"] = model["cell"]
-    model["map_before"] = model["map"]
-    model.eval()
-    swaps = {row.name: row for row in swap(model)}
-    assert list(swaps) == ["encoder.0", "odd", "cell, again", "relu", "projected"]
-    assert model["map"] is model["map_before"]
-    assert model["cell"] is model["again"]
-    assert [type(module).__name__ for module in model.values()][1:5] == [
-        "ParaGRU",
-        "ParaLSTMCell",
-        "ParaRNN",
-        "ParaLSTM",
-    ]
-    assert isinstance(model["encoder"][0], ParaLSTM)
-    assert (model["encoder"][0].num_layers, model["encoder"][0].dropout) == (2, 0.5)
-    assert model["encoder"][0].bidirectional
-    assert model["odd"].batch_first
-    assert model["odd"].block_size == [2] * 24 + [3]
-    assert "no multiple of 2" in swaps["odd"].reason
-    assert model["relu"].nonlinearity == "relu"
-    assert model["projected"].block_size == 3
-    assert not model["cell"].bias
-    assert all(parameter.dtype == torch.float64 for parameter in model.parameters())
-    assert not any(module.training for module in model.modules())
-    row = swaps["relu"]
-    assert row.parameters_before == sum(weight.numel() for weight in nn.RNN(3, 4).parameters())
-    assert row.parameters_after == sum(weight.numel() for weight in model["relu"].parameters())
-    assert "per_block_" in str(Swaps(swaps.values()))
-    assert not swap(model)
-    assert str(swap(model)) == "no recurrent layers"
-
-
-@touch_point("subclasses a layer, hooks, freezes or parametrizes it before `swap(model)`", "differs")
-def test_layers_that_swapping_would_damage_are_left_alone() -> None:
-    class Own(nn.LSTM):
-        pass
-
-    hooked, frozen = nn.GRU(3, 4), nn.GRU(3, 4).requires_grad_(False)
-    hooked.register_forward_hook(lambda *arguments: None)
-    normed = nn.utils.parametrizations.weight_norm(nn.LSTM(3, 4), "weight_hh_l0")
-    model = nn.Sequential(Own(3, 4), hooked, frozen, normed)
-    before = list(model)
-    swaps = swap(model)
-    assert all(old is new for old, new in zip(before, model, strict=True))
-    reasons = [row.reason for row in swaps]
-    for reason, fact in zip(reasons, ("Own", "hooks", "frozen", "parametrized"), strict=True):
-        assert fact in reason
-    assert not any(row.after for row in swaps)
-    assert "per_block_" not in str(swaps)
-    with raises(ArgumentError, "ParaLSTM", argument="model"):
-        swap(nn.LSTM(3, 4))
-    with raises(ArgumentTypeError, argument="model"):
-        swap([nn.LSTM(3, 4)])  # type: ignore[arg-type]

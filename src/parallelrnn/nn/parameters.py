@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from parallelrnn.errors import ArgumentError, ArgumentTypeError, check_choice, check_integer
-from parallelrnn.kernels import GATES, NUM_STATES, State, Weights, check_backend, recurrence, run_eagerly
+from parallelrnn.kernels import GATES, NUM_STATES, State, Weights, check_backend, recurrence
 from parallelrnn.nn.blocks import (
     UNBOUNDED,
     BlockSize,
@@ -206,9 +206,6 @@ class BlockRecurrent(nn.Module):
         self, suffix: str, x: Tensor, state: State, lengths: Tensor | None = None, reverse: bool = False
     ) -> tuple[Tensor, State]:
         """Run one layer in one direction over x (T, B, input_size) from state (B, d)."""
-        result = self._run_eagerly(suffix, x, state, lengths, reverse)
-        if result is not None:
-            return result
         groups = self._grouped_weights(suffix)
         if self.blocks.equal:
             return recurrence(self.mode, x, groups[0], state, lengths, reverse, self.backend)
@@ -223,20 +220,15 @@ class BlockRecurrent(nn.Module):
             self._restore_order(parts, sizes) for parts, sizes in zip(states, self._state_sizes, strict=True)
         )
 
-    def _run_eagerly(
-        self, suffix: str, x: Tensor, state: State, lengths: Tensor | None = None, reverse: bool = False
-    ) -> tuple[Tensor, State] | None:
-        """Run one layer in one direction at little cost, from states (B, d) or (1, B, d), or return None."""
-        stored = self._stored_weights(suffix)
-        if stored is None:
-            return None
-        return run_eagerly(self.mode, x, stored, state, lengths, reverse, self.backend)
-
     def _stored_weights(self, suffix: str) -> Weights | None:
         """Return the parameters themselves, if the kernels can read them as they are stored."""
         if not self.blocks.equal or self.proj_size or self.form != "free":
             return None
-        weights = self._weight(f"weight_ih{suffix}"), self._weight(f"weight_hh{suffix}")
+        return self._all_blocks(suffix, self._weight(f"weight_hh{suffix}"))
+
+    def _all_blocks(self, suffix: str, recurrent: Tensor) -> Weights:
+        """Return the weights of equal blocks without projections."""
+        weights = self._weight(f"weight_ih{suffix}"), recurrent
         if not self.bias:
             return Weights(*weights)
         return Weights(*weights, self._weight(f"bias_ih{suffix}"), self._weight(f"bias_hh{suffix}"))
@@ -245,13 +237,7 @@ class BlockRecurrent(nn.Module):
         """Return one set of weights for each size of blocks."""
         if self.blocks.equal and not self.proj_size:
             sizes = self.blocks.sizes
-            recurrent = self._recurrent_weight(suffix, sizes[0], len(sizes))
-            input_weight = self._weight(f"weight_ih{suffix}")
-            if not self.bias:
-                return [Weights(input_weight, recurrent)]
-            return [
-                Weights(input_weight, recurrent, self._weight(f"bias_ih{suffix}"), self._weight(f"bias_hh{suffix}"))
-            ]
+            return [self._all_blocks(suffix, self._recurrent_weight(suffix, sizes[0], len(sizes)))]
 
         def rows_of(name: str, blocks: tuple[int, ...]) -> Tensor:
             stacked: Tensor = getattr(self, f"{name}{suffix}")

@@ -19,6 +19,7 @@ from parallelrnn.kernels import (
     last_linear_state,
     linear,
     needs_gradient,
+    run_eagerly,
     stream,
 )
 from parallelrnn.nn.aggregate import is_linear_map, make_aggregate
@@ -164,9 +165,11 @@ class RecurrentLayer(LayerInterface, BlockRecurrent):
         Each state is (num_layers * num_directions, B, d). In inference all of this runs over a few steps at a time.
         """
         if self.num_layers == 1 and not self.bidirectional and aggregate is None:
-            result = self._run_eagerly("_l0", x, state, lengths)
-            if result is not None:
-                return result
+            stored = self._stored_weights("_l0")
+            if stored is not None:
+                result = run_eagerly(self.mode, x, stored, state, lengths, False, self.backend)
+                if result is not None:
+                    return result
         layers = self._streamable(x, state, aggregate or ())
         if layers is not None:
             return stream(self.mode, x, layers, state, lengths, aggregate)
